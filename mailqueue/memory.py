@@ -19,14 +19,13 @@ from mailmend.mailqueue.queue import (
     IDS_MAX,
     PREFETCH,
     WAITING,
-    Changed,
+    AffectedMails,
     Delays,
     LackingMail,
     MailChange,
     MailQueue,
     OnBroken,
     OnRemoved,
-    Removed,
     RemovedMail,
     RestoreResult,
     Unremoved,
@@ -139,14 +138,16 @@ class MemoryMailQueue(MailQueue):
     async def recount(self) -> int:
         return 0
 
-    async def delete(self, where: MailFilter, *, dry_run: bool = False, on_removed: OnRemoved | None = None) -> Removed:
+    async def delete(
+        self, where: MailFilter, *, dry_run: bool = False, on_removed: OnRemoved | None = None
+    ) -> AffectedMails:
         meant = [mail async for mail in self.browse(where)]
         for listed in meant:
             if on_removed is not None:
                 await on_removed(listed)
             if not dry_run:
                 self.forget(listed.queued.enqueue_id)
-        return Removed(len(meant), tuple[Unremoved, ...]())
+        return AffectedMails(len(meant), tuple[Unremoved, ...]())
 
     async def change(
         self,
@@ -155,7 +156,7 @@ class MemoryMailQueue(MailQueue):
         dry_run: bool = False,
         on_change: OnRemoved | None = None,
         on_changed: Callable[[Listed], None] | None = None,
-    ) -> Changed:
+    ) -> AffectedMails:
         count = 0
         for entry in self._delayed():
             was = entry.listed
@@ -169,7 +170,7 @@ class MemoryMailQueue(MailQueue):
             if on_changed is not None:
                 on_changed(was)
             count += 1
-        return Changed(count)
+        return AffectedMails(count)
 
     async def flush(self, *, dry_run: bool = False) -> Delays:
         return self._moved(self._delayed(), dry_run=dry_run)

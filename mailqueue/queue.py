@@ -128,19 +128,20 @@ OnRemoved = Callable[[Listed], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Unremoved:
-    """A mail that could not be removed, and why; it may still be in its queue."""
+    """A mail that could not be removed or changed, and why; it may still be in its queue."""
 
     enqueue_id: EnqueueId
     why: str
 
 
 @dataclass(frozen=True, slots=True)
-class Removed:
-    """The result of a removal.
+class AffectedMails:
+    """The mails that a removal or a change affected, or would affect without its dry run.
 
     Attributes:
-        count: mails that are no longer in the queue (or would not be, after a dry run); each counted once.
-        failed: those that could not be removed.
+        count: mails that are no longer in the queue, or that are changed; each counted once.
+        failed: mails that could not be removed or changed. A mail that could not be changed may be in
+            the queue twice: the copy that is due first is delivered, and with its ack the other is gone.
     """
 
     count: int = 0
@@ -157,17 +158,6 @@ class ChangedMail:
 
 MailChange = Callable[[Listed], ChangedMail | None]
 """What becomes of a delayed mail; None: it stays as it is. It may be asked again of what it has changed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Changed:
-    """The result of a change: how many mails, and those that could not be changed, which may be there twice.
-
-    Of two that have one id the first that is due is delivered, and with its ack the other is gone.
-    """
-
-    count: int = 0
-    failed: tuple[Unremoved, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,7 +365,9 @@ class MailQueue(Protocol):
         """
         ...
 
-    async def delete(self, where: MailFilter, *, dry_run: bool = False, on_removed: OnRemoved | None = None) -> Removed:
+    async def delete(
+        self, where: MailFilter, *, dry_run: bool = False, on_removed: OnRemoved | None = None
+    ) -> AffectedMails:
         """Remove the matching mails, delayed ones too; none of them is delivered after this.
 
         A mail that is unacked at that moment may still be finished by its consumer.
@@ -390,7 +382,7 @@ class MailQueue(Protocol):
         """
         ...
 
-    async def purge(self, *, dry_run: bool = False, on_removed: OnRemoved | None = None) -> Removed:
+    async def purge(self, *, dry_run: bool = False, on_removed: OnRemoved | None = None) -> AffectedMails:
         """Remove every mail, and over topics every dead letter; as `delete`."""
         return await self.delete(EVERYTHING, dry_run=dry_run, on_removed=on_removed)
 
@@ -401,7 +393,7 @@ class MailQueue(Protocol):
         dry_run: bool = False,
         on_change: OnRemoved | None = None,
         on_changed: Callable[[Listed], None] | None = None,
-    ) -> Changed:
+    ) -> AffectedMails:
         """Change envelopes and times of delayed mails, each where it is; waiting ones are left alone.
 
         Args:

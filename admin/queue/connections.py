@@ -1,6 +1,7 @@
 """What the commands of a queue are connected to: a command connects only to what it needs.
 
-The rest is `Lacking`, which refuses every call with a message. Libraries of an extra are imported when they are needed.
+The rest is `Unconfigured`, which refuses every call with a message. Libraries of an extra are imported
+when they are needed.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -315,7 +316,7 @@ async def topics_of(
             await topics.close()
 
 
-class Lacking:
+class Unconfigured:
     """Replaces a broker or blobs that a command was not given: has every method, and refuses every call."""
 
     def __init__(self, what: str, mend: str) -> None:
@@ -326,10 +327,10 @@ class Lacking:
         raise WrongUse(self._what, mend=self._mend)
 
 
-_NO_BROKER: Final = Lacking(
+_NO_BROKER: Final = Unconfigured(
     "this needs the message broker, and none is named", "Name it with --broker amqp://host:5672 or MAILMEND_BROKER."
 )
-_NO_TABLES: Final = Lacking(openers.tables_lacking().what, openers.tables_lacking().mend)
-_NO_BLOBS: Final = Lacking(
+_NO_TABLES: Final = Unconfigured(openers.tables_lacking().what, openers.tables_lacking().mend)
+_NO_BLOBS: Final = Unconfigured(
     "this needs the contents of mails, and no store is named", "Name it with --blobs URL or MAILMEND_BLOBS."
 )

@@ -198,11 +198,11 @@ async def _compared_topics(connections: PulsarConnections, request: ReconcileReq
     topics = _topics(connections, request)
     async with connections.open(dry_run=True) as queue:
         depth = (await queue.figures()).depth
-    look = await topics.look(request.ids_max)
+    side, mails = await topics.look(request.ids_max)
     missing = None
     if not request.no_blobs:
-        missing = await topics.missing_among(connections.blobs, look.mails)
-    return compared_topics(request.queue, connections.now, look.side, depth, missing)
+        missing = await topics.missing_among(connections.blobs, mails)
+    return compared_topics(request.queue, connections.now, side, depth, missing)
 
 
 def _topics(connections: PulsarConnections, request: ReconcileRequest) -> QueueTopics:

@@ -23,7 +23,7 @@ from mailmend.admin.queue.options import (
 from mailmend.admin.queue.removed_mails import RemovedMailsFile, removed_mails_path
 from mailmend.admin.queue.request import DryRunRequest, MailSelection, confirm
 from mailmend.admin.queue.values import mail_json, mails_table, queue_document
-from mailmend.mailqueue.queue import Removed
+from mailmend.mailqueue.queue import AffectedMails
 from mailmend.mailqueue.rules.mails import Listed
 from mailmend.model.errors import ExitCode, WrongUse
 
@@ -58,7 +58,7 @@ class RemoveResult:
     """
 
     request: PurgeRequest
-    removed: Removed
+    removed: AffectedMails
     at: datetime
     listed: tuple[Listed, ...] = ()
     kept: Path | None = None

@@ -66,7 +66,7 @@ from mailmend.mailqueue.pulsar.topics import (
     story_of,
     waiting_message,
 )
-from mailmend.mailqueue.queue import LackingMail, OnRemoved, Removed, RemovedMail, RestoreResult, refuse_too_many
+from mailmend.mailqueue.queue import AffectedMails, LackingMail, OnRemoved, RemovedMail, RestoreResult, refuse_too_many
 from mailmend.mailqueue.rules.deletions import DeletedMail
 from mailmend.mailqueue.rules.mails import (
     EVERYTHING,
@@ -247,11 +247,13 @@ AT_ONCE: Final = 500
 """The number of mails that are removed together."""
 
 
-async def remove(parts: PulsarParts, where: MailFilter, on_removed: OnRemoved | None, *, dry_run: bool) -> Removed:
+async def remove(
+    parts: PulsarParts, where: MailFilter, on_removed: OnRemoved | None, *, dry_run: bool
+) -> AffectedMails:
     return await _ended(parts, await _remove(parts, where, on_removed, dry_run=dry_run), dry_run=dry_run)
 
 
-async def purge(parts: PulsarParts, on_removed: OnRemoved | None, *, dry_run: bool) -> Removed:
+async def purge(parts: PulsarParts, on_removed: OnRemoved | None, *, dry_run: bool) -> AffectedMails:
     """Remove every mail, and every dead letter that a mail can be made of; the others stay: they could not be kept.
 
     What James filters is left: it is about no later mail, and expires.
@@ -275,11 +277,11 @@ async def purge(parts: PulsarParts, on_removed: OnRemoved | None, *, dry_run: bo
     return await _ended(parts, gone, dry_run=dry_run)
 
 
-async def _ended(parts: PulsarParts, gone: Collection[EnqueueId], *, dry_run: bool) -> Removed:
+async def _ended(parts: PulsarParts, gone: Collection[EnqueueId], *, dry_run: bool) -> AffectedMails:
     if gone and not dry_run:
         await parts.deletions.are_heard()
         parts.counts.add(QueueCount.REMOVED, parts.queue, len(gone))
-    return Removed(len(gone))
+    return AffectedMails(len(gone))
 
 
 async def _letters_removed(parts: PulsarParts, new: Mapping[EnqueueId, FoundMail], some: Sequence[FoundMail]) -> None:

@@ -58,14 +58,13 @@ from mailmend.mailqueue.pulsar.topics import Topics
 from mailmend.mailqueue.queue import (
     IDS_MAX,
     PREFETCH,
-    Changed,
+    AffectedMails,
     Delays,
     LackingMail,
     MailChange,
     MailQueue,
     OnBroken,
     OnRemoved,
-    Removed,
     all_lack_it,
     due_time,
     passed_over,
@@ -294,10 +293,12 @@ class PulsarMailQueue(MailQueue):
         """Nothing is to be corrected: the broker itself counts."""
         return 0
 
-    async def delete(self, where: MailFilter, *, dry_run: bool = False, on_removed: OnRemoved | None = None) -> Removed:
+    async def delete(
+        self, where: MailFilter, *, dry_run: bool = False, on_removed: OnRemoved | None = None
+    ) -> AffectedMails:
         return await remove(self._parts, where, on_removed, dry_run=dry_run)
 
-    async def purge(self, *, dry_run: bool = False, on_removed: OnRemoved | None = None) -> Removed:
+    async def purge(self, *, dry_run: bool = False, on_removed: OnRemoved | None = None) -> AffectedMails:
         """Remove every mail, and every dead letter."""
         return await purge(self._parts, on_removed, dry_run=dry_run)
 
@@ -308,7 +309,7 @@ class PulsarMailQueue(MailQueue):
         dry_run: bool = False,
         on_change: OnRemoved | None = None,
         on_changed: Callable[[Listed], None] | None = None,
-    ) -> Changed:
+    ) -> AffectedMails:
         return await self._mover.change(change, on_change, on_changed, dry_run=dry_run)
 
     async def flush(self, *, dry_run: bool = False) -> Delays:

@@ -48,7 +48,7 @@ from mailmend.mailqueue.pulsar.topics import (
     waiting_message,
 )
 from mailmend.mailqueue.pulsar.turns import HeldTurn, KnownMoves, left_over, turn
-from mailmend.mailqueue.queue import Changed, Delays, MailChange, OnRemoved
+from mailmend.mailqueue.queue import AffectedMails, Delays, MailChange, OnRemoved
 from mailmend.mailqueue.rules.mails import Listed, Whereabouts
 from mailmend.mailqueue.rules.places import Backlog, MessagePlace
 from mailmend.mailqueue.rules.slices import millis_of
@@ -249,7 +249,7 @@ class Mover:
         on_changed: Callable[[Listed], None] | None,
         *,
         dry_run: bool,
-    ) -> Changed:
+    ) -> AffectedMails:
         count = 0
         known = await self._parts.deletions.look()
         async with (
@@ -272,7 +272,7 @@ class Mover:
                 if on_changed is not None:
                     on_changed(mail.listed)
                 count += 1
-        return Changed(count)
+        return AffectedMails(count)
 
     async def close(self) -> None:
         async with self._one_round:

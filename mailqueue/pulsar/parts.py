@@ -209,18 +209,6 @@ DEAD: Final = "it is a dead letter: redrive it, then it can be"
 
 
 @dataclass(frozen=True, slots=True)
-class TopicsLook:
-    """What the topics of one queue held.
-
-    Attributes:
-        mails: those that wait, and those that are delayed as far as they are named.
-    """
-
-    side: TablesSide
-    mails: Mapping[EnqueueId, LiveMail]
-
-
-@dataclass(frozen=True, slots=True)
 class QueueTopics:
     """The topics of one queue, to be read."""
 
@@ -228,8 +216,10 @@ class QueueTopics:
     topics: Topics
     clock: Clock
 
-    async def look(self, ids_max: int = IDS_MAX) -> TopicsLook:
-        """All of them; too many mails that wait are refused, delayed ones beyond the limit are only counted.
+    async def look(self, ids_max: int = IDS_MAX) -> tuple[TablesSide, Mapping[EnqueueId, LiveMail]]:
+        """What the topics hold, and the mails that wait or are delayed, as far as they are named.
+
+        Too many mails that wait are refused; delayed mails beyond the limit are only counted.
 
         Raises:
             UnsafeRequest: there are too many.
@@ -253,7 +243,7 @@ class QueueTopics:
         live = mails[Whereabouts.WAITING]
         delayed = mails[Whereabouts.DELAYED]
         side = TablesSide(live, frozenset(marked), frozenset(delayed.keys() - live.keys()), beyond, bad=tuple(bad))
-        return TopicsLook(side, delayed | live)
+        return side, delayed | live
 
     async def missing_among(self, blobs: Blobs, mails: Mapping[EnqueueId, LiveMail]) -> frozenset[EnqueueId]:
         """The mails that are in the queue and have lost their bytes."""

@@ -46,11 +46,10 @@ from mailmend.mailqueue.concurrency import all_of, finished, in_batches
 from mailmend.mailqueue.every_queue import counted_enqueue, with_restored
 from mailmend.mailqueue.metrics import QueueCount
 from mailmend.mailqueue.queue import (
-    Changed,
+    AffectedMails,
     ChangedMail,
     MailChange,
     OnRemoved,
-    Removed,
     RemovedMail,
     RestoreResult,
     Unremoved,
@@ -296,7 +295,7 @@ class _Meant:
         return self.listed.queued.enqueue_id
 
 
-async def remove(parts: Parts, where: MailFilter, on_removed: OnRemoved | None, *, dry_run: bool) -> Removed:
+async def remove(parts: Parts, where: MailFilter, on_removed: OnRemoved | None, *, dry_run: bool) -> AffectedMails:
     """Remove matching mails; stops after too many failures, or where `on_removed` raises: none of that batch goes.
 
     A dry run calls `on_removed` too, and removes nothing.
@@ -322,7 +321,7 @@ async def remove(parts: Parts, where: MailFilter, on_removed: OnRemoved | None, 
     if count and not dry_run:
         parts.counts.add(QueueCount.REMOVED, parts.queue, count)
         await parts.maybe_sweep()
-    return Removed(count, tuple(failed.values()))
+    return AffectedMails(count, tuple(failed.values()))
 
 
 async def _batches(parts: Parts, where: MailFilter, looks: Sequence[Whereabouts]) -> AsyncGenerator[list[_Meant]]:
@@ -412,14 +411,14 @@ class DueChange:
     count: int = 0
     failed: list[Unremoved] = field(default_factory=list)
 
-    async def carried_out(self) -> Changed:
+    async def carried_out(self) -> AffectedMails:
         """Change what is to be changed, partition by partition; ends after too many failures."""
         async with aclosing(self.due.partitions(self.parts.queue)) as partitions:
             async for partition in partitions:
                 if len(self.failed) >= FAILURES_MAX:
                     break
                 await self._changed_in(partition)
-        return Changed(self.count, tuple(self.failed))
+        return AffectedMails(self.count, tuple(self.failed))
 
     async def _changed_in(self, partition: DuePartition) -> None:
         """Nothing is waited for, and no turn taken, where nothing is to be changed."""

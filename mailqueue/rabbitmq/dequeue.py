@@ -1,4 +1,6 @@
-"""Taking mails out of a queue: each delivery is looked up, judged, and handed to the consumer or settled here.
+"""Taking mails out of a queue, and each mail from its delivery until it is settled, once.
+
+Each delivery is looked up, judged, and handed to the consumer or settled here.
 
 Deliveries are handled independently: slow bytes or a look-up without an answer delay no other mail.
 Ready mails are handed out by weight of their level. The prefetch and the room for contents are the
@@ -14,27 +16,33 @@ of mails older than marks live; all others deliver on their missing mark alone. 
 only sweeps renew them. After a long time without a sweep, rows of waiting mails may have expired
 (`queueState.lapsedBefore`), and a missing row is no evidence: such a mail is neither delivered nor
 dropped.
+
+The order of writes makes each settling safe. Acked: the mark comes before the broker's ack, so a
+crash between the two leaves a delivery that is filtered. Retried: the row of the delayed mail comes
+before its row in the view goes and before the broker's ack, so the mail is always in one of them.
+Rejected: the dead letter comes before the row goes.
 """
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import count
-from typing import Final
+from typing import Any, Final
 
 from mailmend.mailqueue.broker import Delivery
 from mailmend.mailqueue.codec import attempts_of, queued_of, slice_of_message
 from mailmend.mailqueue.concurrency import finished
-from mailmend.mailqueue.every_queue import HOLD, ContentRoom, Drain, Takings
+from mailmend.mailqueue.every_queue import HOLD, ContentRoom, DequeuedMail, Drain, Takings
 from mailmend.mailqueue.metrics import QueueCount
+from mailmend.mailqueue.queue import due_time, no_due_mails
 from mailmend.mailqueue.rabbitmq.parts import Parts
-from mailmend.mailqueue.rabbitmq.unacked import Settlement, UnackedMail, row_taken_back
 from mailmend.mailqueue.rabbitmq.verdicts import DeliveryVerdict, LookedUp, RowState, Settling, verdict_of
+from mailmend.mailqueue.rabbitmq.view.due_mails import DueMails
 from mailmend.mailqueue.rabbitmq.view.slices import MarkLookups
-from mailmend.mailqueue.rules.mails import MailBlobs, QueuedMail
+from mailmend.mailqueue.rules.mails import Listed, MailBlobs, QueuedMail
 from mailmend.mailqueue.rules.slices import EPOCH, gone_before, mark_may_have_expired, slice_of
 from mailmend.model.durations import LOOK_AGAIN
 from mailmend.model.errors import BadPayload, BlobMissing, BrokerUnreachable, MailmendError
@@ -50,7 +58,134 @@ SECOND_LOOK_SECONDS: Final = 10.0
 _SKEW: Final = timedelta(seconds=SKEW_SECONDS)
 _MICRO: Final = timedelta(microseconds=1)
 
+REQUEUE_PAUSE: Final = timedelta(seconds=10)
+"""How long a mail to be retried is held where it cannot be delayed."""
+
 _LOG: Final = logging.getLogger("mailmend.queue")
+
+
+class UnackedMail(DequeuedMail):
+    """A mail from its delivery until it is settled. Implements `mailqueue.queue.Dequeued`.
+
+    Attributes:
+        looked_at: when it was looked up last, in seconds of the monotonic clock.
+        settled: set as soon as the mail is acked, retried, rejected, or given back to the broker.
+        is_delayed: whether it is in the queue again, delayed.
+        slice_start: of its row; None where James has published it.
+    """
+
+    def __init__(self, parts: Parts, delivery: Delivery, queued: QueuedMail, on_settled: Callable[[], None]) -> None:
+        super().__init__(queued, attempts_of(delivery.message), redelivered=delivery.redelivered)
+        self._parts = parts
+        self._on_settled = on_settled
+        self.delivery = delivery
+        self.looked_at = 0.0
+        self.settled = asyncio.Event()
+        self.is_delayed = False
+        self.slice_start = slice_of_message(delivery.message)
+
+    async def listed(self) -> Listed:
+        enqueued_at = await self._enqueued_at()
+        return Listed(self.queued, enqueued_at, slice_start=self.slice_start, attempts=self.attempts)
+
+    async def leave(self) -> None:
+        await self.ack()  # its mark stays, whatever the broker forgets
+
+    async def ack(self) -> None:
+        await self._once(self._acked)
+
+    async def retry(self, delay: timedelta | None = None, error_message: str | None = None) -> None:
+        due = self._parts.view.due
+        if delay is not None:
+            if due is None:
+                raise no_due_mails()
+            due_time(self._parts.now, delay, None)
+        if due is None:
+            await self._once(self._requeued)
+        else:
+            await self._once(partial(self._retried, due, delay, error_message))
+
+    async def reject(self) -> None:
+        await self._once(self._rejected)
+
+    async def _once(self, settle: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self.begin_settling()
+        await finished(self._settled(settle))
+
+    async def _settled(self, settle: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        try:
+            await settle()
+        except Exception:  # whatever it is: a mail that stays unacked would come again only with another consumer
+            await self._tell_broker(self.delivery.requeue)
+            raise
+        finally:
+            self._on_settled()
+
+    async def _acked(self) -> None:
+        parts = self._parts
+        await parts.view.mark(parts.queue, self.enqueue_id, self.slice_start, redelivered=self.redelivered)
+        await self._tell_broker(self.delivery.ack)
+        parts.counts.add(QueueCount.ACKED, parts.queue)
+        await parts.blob_cleanup.add(self.queued.blobs, dequeued=True)
+
+    async def _retried(self, due: DueMails, delay: timedelta | None, error_message: str | None) -> None:
+        parts = self._parts
+        listed = Listed(self.queued, await self._enqueued_at(), attempts=self.attempts)
+        again = listed.retried(parts.now, delay, error_message)
+        async with due.kept(parts.queue, again) as (_, changes):
+            await row_taken_back(parts, self.queued, self.slice_start)
+            sent = await self._tell_broker(self.delivery.ack)
+            changes.sure = sent and not self.redelivered
+        parts.counts.add(QueueCount.RETRIED, parts.queue)
+        self.is_delayed = True
+
+    async def _requeued(self) -> None:
+        parts = self._parts
+
+        async def after_a_pause() -> None:
+            await parts.clock.pause(REQUEUE_PAUSE.total_seconds())
+            await self._tell_broker(self.delivery.requeue)
+
+        parts.counts.add(QueueCount.RETRIED, parts.queue)
+        await parts.background.add(after_a_pause)
+
+    async def _rejected(self) -> None:
+        await self.delivery.dead_letter()
+        self._parts.counts.add(QueueCount.REJECTED, self._parts.queue)
+        await row_taken_back(self._parts, self.queued, self.slice_start)
+
+    async def _enqueued_at(self) -> datetime:
+        """From its row; the message does not hold it."""
+        rows = self._parts.view.rows
+        row = self.slice_start and await rows.row(self._parts.queue, self.slice_start, self.queued)
+        if not row:
+            return self._parts.now
+        return row.enqueued_at
+
+    async def _tell_broker(self, tell: Callable[[], Awaitable[None]]) -> bool:
+        """Tell the broker; False if it is gone: it then delivers again."""
+        try:
+            await tell()
+        except BrokerUnreachable:
+            _LOG.info("a mail will be delivered again", extra={"queue": self._parts.queue, "mail": self.enqueue_id})
+            return False
+        return True
+
+
+async def row_taken_back(parts: Parts, queued: QueuedMail, slice_start: datetime | None) -> None:
+    """Remove the row from the listings; where the message names no slice, look for the row.
+
+    A row that stays merely lists the mail once more, until it is marked.
+    """
+    rows = parts.view.rows
+    try:
+        slice_start = slice_start or await rows.slice_with(parts.queue, queued)
+        if slice_start is not None:
+            await rows.take_back(parts.queue, slice_start, queued)
+    except MailmendError as error:
+        fields = {"queue": parts.queue, "mail": queued.enqueue_id, "error": error.what}
+        _LOG.warning("the row of a mail stays", extra=fields)
+
 
 Unacked = dict[EnqueueId, UnackedMail]
 """The unacked mails of this process by id; a mail leaves it when it is settled."""
@@ -212,7 +347,7 @@ class _Stream:
         await self._takings.cancel()
         await self._lookup.close()
         for enqueue_id in tuple(self._own):
-            self._settled(enqueue_id, Settlement.RETURNED)
+            self._settled(enqueue_id)
 
     async def _take(self, delivery: Delivery) -> None:
         try:
@@ -232,7 +367,7 @@ class _Stream:
             verdict = await self._judged(mail)
         finally:
             if verdict is not DeliveryVerdict.DELIVER:
-                self._settled(queued.enqueue_id, Settlement.RETURNED)
+                self._settled(queued.enqueue_id)
 
     async def _judged(self, mail: UnackedMail) -> DeliveryVerdict:
         """Look up until everything has answered, or the delivery is to be requeued; the verdict carried out."""
@@ -282,12 +417,12 @@ class _Stream:
             self._foreign_since = now
             await self._parts.background.add(lambda: self._parts.view.foreign(self._parts.queue))
 
-    def _settled(self, enqueue_id: EnqueueId, outcome: Settlement) -> None:
+    def _settled(self, enqueue_id: EnqueueId) -> None:
         if enqueue_id in self._own:
             self._own.discard(enqueue_id)
             mail = self._unacked.pop(enqueue_id)
             self._room.let_go(len(mail.content))
-            mail.settlement.set_result(outcome)
+            mail.settled.set()
 
     async def _still_waits(self, mail: UnackedMail) -> bool:
         """Whether the mail may be handed over; it may have been deleted while it waited."""
@@ -301,7 +436,7 @@ class _Stream:
             self._ready.put(mail.delivery.priority, mail)
             raise
         if marked:
-            self._settled(mail.enqueue_id, Settlement.ACKED)
+            self._settled(mail.enqueue_id)
             await finished(self._treat(DeliveryVerdict.FILTERED, LookedUp(mail.queued), mail.delivery))
         return not marked
 
@@ -316,8 +451,8 @@ async def _comes_again(first: UnackedMail, delivery: Delivery) -> bool:
     worse is a mail that is sent twice. It holds up no consumer for ever, as the first is settled or
     goes back with its consumer.
     """
-    await asyncio.wait((first.settlement,))
-    return first.settlement.result() is Settlement.RETRIED and attempts_of(delivery.message) == first.attempts
+    await first.settled.wait()
+    return first.is_delayed and attempts_of(delivery.message) == first.attempts
 
 
 _TELLING: Final[Mapping[Settling, Callable[[Delivery], Awaitable[None]]]] = {

@@ -23,26 +23,24 @@ from mailmend.mailqueue.metrics import FigureScope, NoCounts, QueueCounts, Queue
 from mailmend.mailqueue.queue import (
     IDS_MAX,
     PREFETCH,
-    Changed,
+    AffectedMails,
     Delays,
     LackingMail,
     MailChange,
     MailQueue,
     OnBroken,
     OnRemoved,
-    Removed,
     Restoring,
     all_lack_it,
     due_time,
     passed_over,
 )
 from mailmend.mailqueue.rabbitmq.changes import DueChange, QueueArrivals, arrivals, enqueue, remove, restoring
-from mailmend.mailqueue.rabbitmq.dequeue import Unacked, dequeue
+from mailmend.mailqueue.rabbitmq.dequeue import Unacked, UnackedMail, dequeue
 from mailmend.mailqueue.rabbitmq.move_due import DueMover, MoverTurns
 from mailmend.mailqueue.rabbitmq.parts import Parts
 from mailmend.mailqueue.rabbitmq.reconcile import Keeping, MendRequest, mended, redrive, republish
 from mailmend.mailqueue.rabbitmq.sweep import Moved, Sweeper
-from mailmend.mailqueue.rabbitmq.unacked import UnackedMail
 from mailmend.mailqueue.rabbitmq.view.queue_view import QueueView
 from mailmend.mailqueue.rules import slices as starts
 from mailmend.mailqueue.rules.configuration import DEFAULT, QueueConfiguration
@@ -233,7 +231,9 @@ class RabbitMailQueue(MailQueue):
     async def recount(self) -> int:
         return (await self.view.recount(self.name)).left
 
-    async def delete(self, where: MailFilter, *, dry_run: bool = False, on_removed: OnRemoved | None = None) -> Removed:
+    async def delete(
+        self, where: MailFilter, *, dry_run: bool = False, on_removed: OnRemoved | None = None
+    ) -> AffectedMails:
         return await remove(self._parts, where, on_removed, dry_run=dry_run)
 
     async def change(
@@ -243,10 +243,10 @@ class RabbitMailQueue(MailQueue):
         dry_run: bool = False,
         on_change: OnRemoved | None = None,
         on_changed: Callable[[Listed], None] | None = None,
-    ) -> Changed:
+    ) -> AffectedMails:
         mover = self._mover
         if mover is None:
-            return Changed()
+            return AffectedMails()
         one = DueChange(self._parts, mover.due, mover.turns, change, on_change, on_changed, dry_run)
         return await one.carried_out()
 

@@ -55,18 +55,6 @@ from mailmend.model.table import Key
 from mailmend.repair.clock import MARGIN_SECONDS
 
 
-@dataclass(frozen=True, slots=True)
-class AgeingPage:
-    """Rows of mails that are to be written again.
-
-    Attributes:
-        read_at: an instant before they were read, by our own clock, in microseconds since 1970.
-    """
-
-    read_at: int
-    rows: tuple[Seen, ...]
-
-
 class Renewal:
     """Renews the mails of every queue of a keyspace."""
 
@@ -84,10 +72,10 @@ class Renewal:
         renewed = 0
         for slice_start in self._old_slices(browse_start, now, slicing):
             async with aclosing(self._ageing(queue, slice_start, now, slicing)) as pages:
-                async for page in pages:
-                    renewed += len(page.rows)
+                async for rows, read_at in pages:
+                    renewed += len(rows)
                     if not dry_run:
-                        await self._put_again(page)
+                        await self._put_again(rows, read_at)
             if not dry_run:
                 await self._view.tallies.renew(queue, slice_start)
         if not dry_run:
@@ -115,7 +103,11 @@ class Renewal:
 
     async def _ageing(
         self, queue: QueueName, slice_start: datetime, now: datetime, slicing: Slicing
-    ) -> AsyncGenerator[AgeingPage]:
+    ) -> AsyncGenerator[tuple[list[Seen], int]]:
+        """Pages of rows to be written again, each with an instant before it was read.
+
+        The instant is by our own clock, in microseconds since 1970.
+        """
         for bucket in range(slicing.buckets):
             async with aclosing(self._view.slices.pages((queue, slice_start, bucket), ("enqueueid",))) as pages:
                 async for page in pages:
@@ -123,23 +115,23 @@ class Renewal:
                     marked = await self._view.marks.among(queue, ids)
                     unmarked = [enqueue_id for enqueue_id in ids if enqueue_id not in marked]
                     keys = [(queue, slice_start, bucket, enqueue_id) for enqueue_id in unmarked]
-                    yield await self._read(keys, self._ageing_before(now))
+                    read_at = self._view.clock.micros()
+                    yield await self._older_among(keys, self._ageing_before(now)), read_at
 
-    async def _read(self, keys: Sequence[Key], before: datetime) -> AgeingPage:
-        read_at = self._view.clock.micros()
+    async def _older_among(self, keys: Sequence[Key], before: datetime) -> list[Seen]:
         reads = [Read(ENQUEUED_MAILS, key, times=True) for key in keys]
         older: list[Seen] = []
         for answer in await answered(self._view.tables, self._view.retries, reads):
             older += [seen for seen in answer if _is_older(seen, before)]
-        return AgeingPage(read_at, tuple(older))
+        return older
 
-    async def _put_again(self, page: AgeingPage) -> None:
-        for seen in page.rows:
-            at = max(page.read_at - round(MARGIN_SECONDS * MICROS), (seen.newest or 0) + 1)
+    async def _put_again(self, rows: Sequence[Seen], read_at: int) -> None:
+        for seen in rows:
+            at = max(read_at - round(MARGIN_SECONDS * MICROS), (seen.newest or 0) + 1)
             await self._view.retries.write(self._view.tables, Put(ENQUEUED_MAILS, seen.row, at=at))
         ids = []
         keys = []
-        for seen in page.rows:
+        for seen in rows:
             ids.append(seen.row["enqueueid"])
             keys.append(ENQUEUED_MAILS.key_of(seen.row))
         await self._drop_marked(ids, keys)

@@ -11,8 +11,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant
 from mailmend.mailqueue.cleanup.cleaning import CleanupSettings, QueueCleanup
 from mailmend.mailqueue.cleanup.scan import LocalQueueScanner, Mark
 from mailmend.mailqueue.cleanup.writes import CleanedQueue
+from mailmend.mailqueue.rabbitmq.dequeue import UnackedMail
 from mailmend.mailqueue.rabbitmq.sweep import Sweeper
-from mailmend.mailqueue.rabbitmq.unacked import UnackedMail
 from mailmend.mailqueue.rules.blob_ids import BlobNaming, BlobsMode
 from mailmend.mailqueue.rules.cleanup import MarksRule
 from mailmend.mailqueue.rules.configuration import QueueConfiguration

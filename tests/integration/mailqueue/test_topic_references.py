@@ -60,11 +60,11 @@ async def test_every_mail_of_a_namespace_counts_or_nothing_does(pulsar: RealPuls
 
     for name in (PLAIN, CUT):
         side = QueueTopics(name, topics, CLOCK)
-        look = await side.look()
-        assert (len(look.side.live), len(look.side.delayed), look.side.bad) == (3, 2, ())
-        lost = next(iter(look.side.delayed))
-        await blobs.store.remove(look.mails[lost].blobs.body)
-        assert await side.missing_among(blobs, look.mails) == {lost}
+        seen, named = await side.look()
+        assert (len(seen.live), len(seen.delayed), seen.bad) == (3, 2, ())
+        lost = next(iter(seen.delayed))
+        await blobs.store.remove(named[lost].blobs.body)
+        assert await side.missing_among(blobs, named) == {lost}
 
     await topics.close()  # a producer would make it anew
     namespace.topic("DELETE", f"{out_topic(CUT)}-partition-1", "?force=true")

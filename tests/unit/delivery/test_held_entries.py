@@ -18,7 +18,7 @@ from mailmend.delivery.mail.entries import (
 from mailmend.delivery.mail.envelopes import changed_mail, part_of_mail, queued_entries
 from mailmend.delivery.mail.hooks import HoldRecipient
 from mailmend.delivery.server.hooks import DeliveryHooks
-from mailmend.mailqueue.queue import Changed
+from mailmend.mailqueue.queue import AffectedMails
 from tests.support.deliveries import ACCEPTED, LATER, MINUTE, DeliverySite
 from tests.unit.delivery.test_hooks import deciding
 
@@ -51,7 +51,7 @@ def ordered(site: DeliverySite, action: EntryAction, **more: Any) -> EntryChange
     return EntryChange(action=action, at=site.clock.now, owner="ann", reason="spam?", **more)
 
 
-async def change(site: DeliverySite, action: EntryAction, where: EntryFilter = ALL, **more: Any) -> Changed:
+async def change(site: DeliverySite, action: EntryAction, where: EntryFilter = ALL, **more: Any) -> AffectedMails:
     order, now = ordered(site, action, **more), site.clock.now
     return await site.queue.change(lambda mail: changed_mail(mail, where, order, now)[1])
 
