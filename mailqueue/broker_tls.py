@@ -104,7 +104,4 @@ def tls_error(said: str, place: str) -> BrokerUnreachable | None:
         said: a library's words.
         place: who was asked, as it begins or ends a sentence.
     """
-    found = tls_failure_in(said, place, _REASONS)
-    if not found:
-        return None
-    return BrokerUnreachable(found.what, mend=found.mend)
+    return tls_failure_in(said, place, _REASONS, BrokerUnreachable)

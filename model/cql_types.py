@@ -27,7 +27,10 @@ _ALIASES = {"varchar": "text"}
 
 @dataclass(frozen=True, slots=True)
 class CqlType:
-    """A type by name with the types (or, for a vector, the length) between its angle brackets."""
+    """A type by name with the types (or, for a vector, the length) between its angle brackets.
+
+    A Java class with its parameters has the same form.
+    """
 
     name: str
     arguments: tuple["CqlType", ...] = ()
@@ -183,12 +186,6 @@ _KNOWN_CLASSES: Final = _NATIVE_CLASSES.keys() | _COLLECTION_CLASSES.keys() | _W
 _WORD: Final = re.compile(r"([\w.$]+|[(),])\s*")
 
 
-@dataclass(frozen=True, slots=True)
-class _Class:
-    name: str
-    parameters: "tuple[_Class, ...]" = ()
-
-
 def cql_of_class(text: str) -> str | None:
     """The type as CQL writes it; None where CQL has no name for it, or where only the server knows it."""
     found = _class_of(text)
@@ -205,23 +202,23 @@ def class_problem(text: str) -> str:
     return _class_problem(found)
 
 
-def _class_problem(found: _Class) -> str:
+def _class_problem(found: CqlType) -> str:
     if "." in found.name:
         return ""
     if found.name not in _KNOWN_CLASSES:
         return f"names the class {found.name}, which no server has"
-    count = len(found.parameters)
+    count = len(found.arguments)
     lacks = found.name in _WITH_PARAMETERS and not count
     if lacks or (found.name in _COLLECTION_CLASSES and count != _COLLECTION_CLASSES[found.name][1]):
         return f"names the class {found.name} with {count} parameters"
     if found.name == "VectorType":
         return ""
-    return next(filter(None, map(_class_problem, found.parameters)), "")
+    return next(filter(None, map(_class_problem, found.arguments)), "")
 
 
-def _cql_of(found: _Class) -> str | None:
+def _cql_of(found: CqlType) -> str | None:
     """Only what means the same in CQL: collections within collections differ there."""
-    names = [parameter.name for parameter in found.parameters]
+    names = [parameter.name for parameter in found.arguments]
     native = [_NATIVE_CLASSES[name] for name in names if name in _NATIVE_CLASSES]
     only_native = len(native) == len(names)
     if found.name in _NATIVE_CLASSES:
@@ -231,7 +228,7 @@ def _cql_of(found: _Class) -> str | None:
     if found.name == "TupleType" and names and only_native:
         return f"tuple<{','.join(native)}>"
     if found.name == "FrozenType" and len(names) == 1 and names[0] in _COLLECTION_CLASSES:
-        collection = _cql_of(found.parameters[0])
+        collection = _cql_of(found.arguments[0])
         return collection and f"frozen<{collection}>"
     if found.name in _COLLECTION_CLASSES and only_native and "duration" not in native:
         name, width = _COLLECTION_CLASSES[found.name]
@@ -240,7 +237,7 @@ def _cql_of(found: _Class) -> str | None:
     return None
 
 
-def _class_of(text: str) -> _Class | None:
+def _class_of(text: str) -> CqlType | None:
     """The class with its parameters; None where the text has another form (options, fields of user types)."""
     bare = text.strip()
     if not bare or _WORD.sub("", bare):
@@ -251,15 +248,15 @@ def _class_of(text: str) -> _Class | None:
     return found
 
 
-def _class(words: list[str]) -> tuple[_Class | None, list[str]]:
+def _class(words: list[str]) -> tuple[CqlType | None, list[str]]:
     if not words or words[0] in "(),":
         return None, words
     name = words[0].removeprefix(_PACKAGE)
     rest = words[1:]
     if rest[:1] != ["("]:
-        return _Class(name), rest
+        return CqlType(name), rest
     rest = rest[1:]
-    parameters: list[_Class] = []
+    parameters: list[CqlType] = []
     while rest[:1] != [")"]:
         parameter, rest = _class(rest)
         if parameter is None or rest[:1] not in ([","], [")"]):
@@ -267,4 +264,4 @@ def _class(words: list[str]) -> tuple[_Class | None, list[str]]:
         parameters.append(parameter)
         if rest[0] == ",":
             rest = rest[1:]
-    return _Class(name, tuple(parameters)), rest[1:]
+    return CqlType(name, tuple(parameters)), rest[1:]

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import ClassVar, Final, Self
+from typing import ClassVar, Final, Self, TypeVar
 
 from mailmend.model.texts import Place, keyspace_option
 
@@ -531,23 +531,20 @@ class TlsReason:
     mend: str
 
 
-@dataclass(frozen=True, slots=True)
-class TlsFailure:
-    """What happened at a place, in a sentence, and what to do."""
-
-    what: str
-    mend: str
+E = TypeVar("E", bound=MailmendError)
 
 
-def tls_failure_in(said: str, place: str, reasons: Iterable[TlsReason]) -> TlsFailure | None:
-    """The first reason whose words are in a library's error message; None where no reason matches.
+def tls_failure_in(said: str, place: str, reasons: Iterable[TlsReason], kind: type[E]) -> E | None:
+    """The error for the first reason whose words a library's message has; None where no reason matches.
 
     Args:
         said: the library's error message.
         place: the server, as the sentences name it.
         reasons: the known reasons, in order of precedence.
+        kind: the kind of the error.
     """
     for reason in reasons:
         if found := reason.words.search(said):
-            return TlsFailure(reason.what.format(place=place, words=found[0].strip(" .")), reason.mend)
+            what = reason.what.format(place=place, words=found[0].strip(" ."))
+            return kind(what, mend=reason.mend)
     return None

@@ -26,12 +26,8 @@ from mailmend.repair.ledger.jobs import JobRun
 from mailmend.repair.ledger.runs import Run, RunKind, RunLimit, RunLimits, RunState
 from mailmend.repair.mending.throttle import HEAR_SECONDS
 
-
-@dataclass(frozen=True, slots=True)
-class JobHistory:
-    """Runs of jobs, newest first, each with the repairs that it began."""
-
-    runs: Sequence[tuple[JobRun, Sequence[Run]]]
+JobHistory = Sequence[tuple[JobRun, Sequence[Run]]]
+"""Runs of jobs, newest first, each with the repairs that it began."""
 
 
 def history(connection: ConnectionSettings, names: Sequence[str], since: timedelta = KEEP_DEFAULT) -> JobHistory:
@@ -39,19 +35,19 @@ def history(connection: ConnectionSettings, names: Sequence[str], since: timedel
         kept = opened.existing_job_runs()
         ledger = opened.existing_ledger(since)
         if kept is None or ledger is None:
-            return JobHistory(())
+            return ()
         first = instant_of(opened.clock.micros()) - since
         runs: list[JobRun] = []
         for name in names:
             runs += [run for run in kept.of(name) if run.started_at >= first]
         if not runs:
-            return JobHistory(())
+            return ()
         repairs = ledger.runs()
     runs.sort(key=lambda run: run.started_at, reverse=True)
     rows = []
     for run in runs:
         rows.append((run, [repair for repair in repairs if began(run, repair, connection.keyspace)]))
-    return JobHistory(rows)
+    return rows
 
 
 def began(run: JobRun, repair: Run, keyspace: str) -> bool:
@@ -65,17 +61,17 @@ HISTORY_SHOWN = 50
 """How many runs `jobs history` lists; its JSON has all."""
 
 
-def history_document(result: JobHistory) -> Document:
+def history_document(runs: JobHistory) -> Document:
     runs_json = []
-    for run, repairs in result.runs:
+    for run, repairs in runs:
         runs_json.append({**run_json(run), "repairs": [str(repair.id) for repair in repairs]})
     json = {"runs": runs_json}
-    if not result.runs:
+    if not runs:
         return Document(json, ("No run of a job is kept: none ran yet, or they have expired.",))
     columns = ("job", "started", "ended", "state", "exit", "repair")
-    rows = [_history_row(run, repairs) for run, repairs in result.runs[:HISTORY_SHOWN]]
+    rows = [_history_row(run, repairs) for run, repairs in runs[:HISTORY_SHOWN]]
     grid = Grid("Runs of jobs", columns, rows, frozenset({"state"}))
-    for _, repairs in result.runs:
+    for _, repairs in runs:
         if repairs:
             return Document(json, (grid, f"Next: mailmend runs show {repairs[0].id}"))
     return Document(json, (grid,))

@@ -327,12 +327,7 @@ class ServeRequest:
     face: Face | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ServingEnded:
-    """The server was asked to stop, and has."""
-
-
-def serve(request: ServeRequest, caller: Caller) -> ServingEnded:
+def serve(request: ServeRequest, caller: Caller) -> None:
     """Run jobs until SIGTERM or Ctrl-C; SIGHUP reads the settings again.
 
     Raises:
@@ -364,7 +359,6 @@ def serve(request: ServeRequest, caller: Caller) -> ServingEnded:
         caller.remark("Serving until SIGTERM or Ctrl-C.")
         with heard("mailmend.jobs"):
             run_async(_until_stopped(server, request.face, desk_of(server, tasks, exposition.text)))
-    return ServingEnded()
 
 
 async def _until_stopped(server: JobServer, face: Face | None, desk: TaskDesk) -> None:
@@ -426,7 +420,7 @@ def job_health(*, leads: bool, unreached: str) -> Sequence[PartHealth]:
     return (ledger, PartHealth("Jobs", HealthStatus.HEALTHY, role))
 
 
-def served_document(_: ServingEnded) -> Document:
+def served_document(_: None) -> Document:
     return Document(remarks=("Stopped on request; what ran has ended.",))
 
 

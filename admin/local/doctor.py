@@ -56,7 +56,6 @@ from mailmend.model.catalog.mail import FAMILIES
 from mailmend.model.errors import (
     BrokerDenied,
     BucketMissing,
-    ExitCode,
     MailmendError,
     SchemaMismatch,
 )
@@ -97,20 +96,9 @@ class DoctorSettings:
     master: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class DoctorResult:
-    """A line for each part."""
-
-    parts: Sequence[PartFound]
-
-    @property
-    def exit(self) -> ExitCode:
-        return exit_of(self.parts)
-
-
-def doctor(settings: DoctorSettings) -> DoctorResult:
+def doctor(settings: DoctorSettings) -> Sequence[PartFound]:
     """Ask everything once; nothing is written anywhere."""
-    return DoctorResult(judged(installed(), _servers(settings)))
+    return judged(installed(), _servers(settings))
 
 
 def installed() -> Installed:
@@ -370,9 +358,11 @@ _STYLES = {
 _WORDS = {state: state.value.lower().replace("_", " ") for state in PartState} | {PartState.OK: "OK"}
 
 
-def doctor_document(result: DoctorResult) -> Document:
-    rows = [fields_json(part, "part", "state", "seen", "next") for part in result.parts]
-    return Document({"parts": rows, "exit": int(result.exit)}, tuple(map(_part_line, result.parts)), result.exit)
+def doctor_document(parts: Sequence[PartFound]) -> Document:
+    """A line for each part."""
+    rows = [fields_json(part, "part", "state", "seen", "next") for part in parts]
+    code = exit_of(parts)
+    return Document({"parts": rows, "exit": int(code)}, tuple(map(_part_line, parts)), code)
 
 
 def _part_line(found: PartFound) -> Line:

@@ -1,6 +1,6 @@
 """`mailmend local`: a real Cassandra on this machine, and optionally the other servers of a mail queue."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -41,14 +41,6 @@ class UpRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class LocalResult:
-    """The servers' status, and the exit code that it means."""
-
-    status: LocalStatus
-    exit: ExitCode = ExitCode.FINE
-
-
-@dataclass(frozen=True, slots=True)
 class CleanResult:
     """Whether data were removed, and where."""
 
@@ -56,24 +48,23 @@ class CleanResult:
     folder: Path
 
 
-def up(request: UpRequest, caller: Caller) -> LocalResult:
+def up(request: UpRequest, caller: Caller) -> LocalStatus:
     """Start what does not run yet, and wait until it answers.
 
     Raises:
         LocalServerError: it could not be started.
     """
     wanted = ClusterRequest(version=request.line, nodes=request.nodes, native_port=request.port, heap_mib=request.heap)
-    return LocalResult(_servers(request.folder, caller).up(wanted, request.names or ()))
+    return _servers(request.folder, caller).up(wanted, request.names or ())
 
 
-def down(folder: Path | None, caller: Caller) -> LocalResult:
+def down(folder: Path | None, caller: Caller) -> LocalStatus:
     """Stop all servers; the data stay."""
-    return LocalResult(_servers(folder, caller).down())
+    return _servers(folder, caller).down()
 
 
-def status(folder: Path | None, caller: Caller) -> LocalResult:
-    found = _servers(folder, caller).status()
-    return LocalResult(found, exit_code(found))
+def status(folder: Path | None, caller: Caller) -> LocalStatus:
+    return _servers(folder, caller).status()
 
 
 def clean(folder: Path | None, caller: Caller) -> CleanResult:
@@ -94,12 +85,17 @@ def _servers(folder: Path | None, caller: Caller) -> LocalServers:
     return local_servers(folder, progress=caller.progress)
 
 
-def status_document(result: LocalResult) -> Document:
-    found = result.status
+def status_document(found: LocalStatus) -> Document:
+    """The status, with the exit code that it means."""
+    return replace(servers_document(found), exit=exit_code(found))
+
+
+def servers_document(found: LocalStatus) -> Document:
+    """The status after a start or a stop, which did what was asked."""
     parts: list[Part] = []
     if rows := _rows(found):
         parts.append(Grid(f"Local servers in {found.cluster.folder}", ("server", "address", "state", "pid"), rows))
-    return Document(status_json(found), (*parts, *_sentences(found)), result.exit)
+    return Document(status_json(found), (*parts, *_sentences(found)))
 
 
 def status_json(found: LocalStatus) -> dict[str, Any]:
@@ -182,7 +178,7 @@ _FOLDER: Final = option(
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
 )
-_STATUS: Final = "mailmend.admin.local.local:status_document"
+_SERVERS: Final = "mailmend.admin.local.local:servers_document"
 
 LOCAL: Final = CommandGroup(
     name="local",
@@ -196,7 +192,7 @@ LOCAL: Final = CommandGroup(
             about="""What runs already is left running. Data and settings of an earlier start are found again. Exit
             code 4: it could not be started.""",
             service="mailmend.admin.local.local:up",
-            present=_STATUS,
+            present=_SERVERS,
             options=(
                 option(
                     "--nodes",
@@ -232,7 +228,7 @@ LOCAL: Final = CommandGroup(
             summary="Stop Cassandra and the other servers; the data stay.",
             about="Only processes that `local up` started are touched.",
             service="mailmend.admin.local.local:down",
-            present=_STATUS,
+            present=_SERVERS,
             options=(_FOLDER,),
         ),
         Command(
@@ -240,7 +236,7 @@ LOCAL: Final = CommandGroup(
             summary="Show the state of Cassandra and of the other servers.",
             about="Every server that was started here is shown.",
             service="mailmend.admin.local.local:status",
-            present=_STATUS,
+            present="mailmend.admin.local.local:status_document",
             options=(_FOLDER,),
             exits="0 every node answers, 3 some do, 4 none does. Each other server counts as a node until it is "
             "stopped.",

@@ -305,10 +305,7 @@ def tls_failure(said: str, address: str, *, tls: bool) -> CannotReach | None:
         if not _HUNG_UP.search(said):
             return None
         return _without_tls(address)
-    found = tls_failure_in(said, address, _REASONS)
-    if not found:
-        return None
-    return CannotReach(found.what, mend=found.mend)
+    return tls_failure_in(said, address, _REASONS, CannotReach)
 
 
 def _without_tls(address: str) -> CannotReach:
