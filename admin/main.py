@@ -45,7 +45,7 @@ COMMANDS: Final = CommandGroup(
         Late(
             "undo",
             "Put back what a run changed.",
-            "mailmend.admin.messages.undo:UNDO",
+            "mailmend.admin.messages.runs:UNDO",
         ),
         Late("runs", "What ran, and what it found.", "mailmend.admin.messages.runs:RUNS"),
         Late(

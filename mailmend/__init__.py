@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from mailmend.admin.messages.mending import MendingResult as MendingResult
     from mailmend.admin.messages.repair import RepairRequest as RepairRequest
     from mailmend.admin.messages.repair import repair as repair
-    from mailmend.admin.messages.undo import UndoRequest as UndoRequest
-    from mailmend.admin.messages.undo import undo as undo
+    from mailmend.admin.messages.runs import UndoRequest as UndoRequest
+    from mailmend.admin.messages.runs import undo as undo
     from mailmend.cql.driver.asynchronous import AsyncKeyspace as AsyncKeyspace
     from mailmend.cql.driver.session import Contact as Contact
     from mailmend.cql.driver.session import connect as connect
@@ -68,7 +68,7 @@ _NAMES_IN: Final = {
     "mailmend.admin.messages.check": ("check",),
     "mailmend.admin.messages.mending": ("CheckRequest", "MendingResult"),
     "mailmend.admin.messages.repair": ("RepairRequest", "repair"),
-    "mailmend.admin.messages.undo": ("UndoRequest", "undo"),
+    "mailmend.admin.messages.runs": ("UndoRequest", "undo"),
     "mailmend.admin.frame.settings": ("ConnectionSettings",),
     "mailmend.cql.driver.asynchronous": ("AsyncKeyspace",),
     "mailmend.cql.driver.session": ("Contact", "connect"),

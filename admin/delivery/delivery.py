@@ -20,8 +20,7 @@ from mailmend.admin.frame.document import Document, Grid, Part
 from mailmend.admin.frame.values import fields_json, printable, shown
 from mailmend.admin.queue.connections import QueueConnections, with_queues
 from mailmend.admin.queue.options import QUEUE_ARGUMENT
-from mailmend.admin.queue.request import QueueAnswer, QueueRequest
-from mailmend.admin.queue.values import queue_document
+from mailmend.admin.queue.request import QueueAnswer, QueueRequest, queue_document
 from mailmend.delivery.policy.shares import Members, Membership, MembershipState, ServerName
 from mailmend.model.catalog.ledger import DELIVERY_SERVER, DELIVERY_VIEW
 

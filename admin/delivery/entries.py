@@ -21,8 +21,7 @@ from mailmend.admin.frame.options import option
 from mailmend.admin.frame.values import printable, shown
 from mailmend.admin.queue.connections import QueueConnections, with_queues
 from mailmend.admin.queue.options import QUEUE_ARGUMENT
-from mailmend.admin.queue.request import PAGE_MAILS, QueueAnswer, QueueRequest
-from mailmend.admin.queue.values import queue_document
+from mailmend.admin.queue.request import PAGE_MAILS, QueueAnswer, QueueRequest, queue_document
 from mailmend.delivery.mail.entries import (
     EntryAction,
     EntryChange,

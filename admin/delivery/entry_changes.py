@@ -24,11 +24,10 @@ from mailmend.admin.frame.kinds import Duration
 from mailmend.admin.frame.options import flag, option
 from mailmend.admin.frame.values import NOTHING_WRITTEN, shown
 from mailmend.admin.queue.connections import QueueConnections, with_queues
+from mailmend.admin.queue.kept_mails import RemovedMailsFile, removed_mails_path
 from mailmend.admin.queue.options import DRY_RUN, QUEUE_ARGUMENT, YES, queue_settings, unless
 from mailmend.admin.queue.remove import LISTED_MAX
-from mailmend.admin.queue.removed_mails import RemovedMailsFile, removed_mails_path
-from mailmend.admin.queue.request import DryRunRequest, confirm
-from mailmend.admin.queue.values import queue_document
+from mailmend.admin.queue.request import DryRunRequest, confirm, queue_document
 from mailmend.delivery.mail.entries import (
     EntryAction,
     EntryChange,

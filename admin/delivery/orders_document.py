@@ -9,8 +9,7 @@ from mailmend.admin.delivery.orders import WORDS, AddOrderRequest, ListOrdersReq
 from mailmend.admin.delivery.policy_texts import limits_text
 from mailmend.admin.frame.document import Document, Grid, Part
 from mailmend.admin.frame.values import NOTHING_WRITTEN, printable, shown
-from mailmend.admin.queue.request import QueueAnswer
-from mailmend.admin.queue.values import queue_document
+from mailmend.admin.queue.request import QueueAnswer, queue_document
 from mailmend.delivery.ledger.orders import OrderRecord
 from mailmend.delivery.policy.orders import Order, OrderKind
 

@@ -19,8 +19,7 @@ from mailmend.admin.frame.document import Document, Grid, Part
 from mailmend.admin.frame.values import printable, shown
 from mailmend.admin.queue.connections import QueueConnections, with_queues
 from mailmend.admin.queue.options import QUEUE_ARGUMENT
-from mailmend.admin.queue.request import QueueRequest
-from mailmend.admin.queue.values import queue_document
+from mailmend.admin.queue.request import QueueRequest, queue_document
 from mailmend.delivery.mail.attempts import JournalledAttempt
 from mailmend.delivery.mail.entries import EntryFilter, QueuedEntry
 from mailmend.delivery.policy.policy import PickupField

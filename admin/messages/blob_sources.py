@@ -12,8 +12,7 @@ from mailmend.admin.frame.cluster import OpenCluster, state_folder
 from mailmend.admin.frame.settings import BlobsSettings
 from mailmend.admin.frame.whole_files import whole_file
 from mailmend.admin.queue import openers
-from mailmend.admin.queue.move_journal import mails_on_their_way
-from mailmend.admin.queue.removed_mails import read_removed_mails
+from mailmend.admin.queue.kept_mails import mails_on_their_way, read_removed_mails
 from mailmend.cql.introspect import live_schema
 from mailmend.mailqueue.broker import Broker
 from mailmend.mailqueue.collection.broker_references import NAME, broker_references

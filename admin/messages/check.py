@@ -16,7 +16,7 @@ from mailmend.admin.frame.extras import import_or_name_extra
 from mailmend.admin.frame.options import CONNECTION, STAGING, flag
 from mailmend.admin.messages.blob_sources import BlobsWanted
 from mailmend.admin.messages.blobs import BlobsRequest, BlobsResult, blobs_document, repair_blobs
-from mailmend.admin.messages.mending import CheckRequest, MendingResult, given, unseen
+from mailmend.admin.messages.mending import CheckRequest, MendingResult, ended, given, staged, unseen
 from mailmend.admin.messages.options import (
     BLOBS_WANTED,
     CHECKED_PULSAR,
@@ -27,7 +27,6 @@ from mailmend.admin.messages.options import (
 )
 from mailmend.admin.messages.runs import affected
 from mailmend.admin.messages.shared_document import document_of
-from mailmend.admin.messages.staging import ended, staged
 from mailmend.model.catalog.mail import FAMILIES, MESSAGES
 from mailmend.model.errors import AccessDenied, ExitCode, MailmendError, MissingExtra, ResultUnwritten, WrongUse
 from mailmend.model.projections.family import Family

@@ -31,7 +31,7 @@ from mailmend.admin.frame.options import (
 from mailmend.admin.frame.plan_files import PlanHead, PlanKind, plan_wanted
 from mailmend.admin.frame.scan_options import MARGIN, ScanOptions
 from mailmend.admin.frame.settings import ConnectionSettings, plain
-from mailmend.admin.messages.mending import MendingResult, given, unseen
+from mailmend.admin.messages.mending import MendingResult, ended, given, staged, unseen
 from mailmend.admin.messages.options import (
     KEEP_OPTION,
     MARGIN_OPTION,
@@ -45,7 +45,6 @@ from mailmend.admin.messages.options import (
     scanning_of,
 )
 from mailmend.admin.messages.runs import affected
-from mailmend.admin.messages.staging import ended, staged
 from mailmend.admin.queue.options import AGE_MAX, STORES_TYPED, queue_settings, unless
 from mailmend.mailqueue.rules.cleanup import MarksRule
 from mailmend.model.catalog.ledger import KEEP

@@ -1,4 +1,7 @@
-"""`mailmend runs`: the runs of the ledger, listed, shown, and how findings change over them; nothing is written."""
+"""`mailmend runs` and `undo`: the runs of the ledger are listed, shown and undone.
+
+`mailmend runs trend` shows how findings change over the runs.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -8,7 +11,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from mailmend.admin.frame.caller import Caller
-from mailmend.admin.frame.cluster import OpenCluster, open_cluster
+from mailmend.admin.frame.cluster import OpenCluster, open_cluster, owner_name
 from mailmend.admin.frame.command import JSON, Command, CommandGroup
 from mailmend.admin.frame.document import Document, Grid, Part, by_time, by_verdict, in_order, over_runs
 from mailmend.admin.frame.examples import Affected, Example, Examples
@@ -19,18 +22,23 @@ from mailmend.admin.frame.settings import ConnectionSettings
 from mailmend.admin.frame.values import plain, shown
 from mailmend.admin.frame.verdict_texts import steps_grid, steps_lines
 from mailmend.admin.messages.affected_document import affected_json, findings_parts, mailboxes_part
-from mailmend.admin.messages.options import RUN_ARGUMENT
+from mailmend.admin.messages.mending import MendingResult
+from mailmend.admin.messages.options import COUNTERS_AT_ONCE, RESULTS, RUN_ARGUMENT
 from mailmend.model.catalog.ledger import KEEP
-from mailmend.model.catalog.mail import PROJECTIONS
+from mailmend.model.catalog.mail import MESSAGES, PROJECTIONS
 from mailmend.model.errors import MailmendError
+from mailmend.model.ids import RunId
 from mailmend.model.instants import MICROS
 from mailmend.model.projections.findings import Finding, RepairPolicy
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.model.texts import keyspace_option
+from mailmend.repair.clock import Timing
 from mailmend.repair.decisions.left_sample import LEFT_SAMPLE
 from mailmend.repair.decisions.recheck import reason_of
 from mailmend.repair.ledger.runs import Run
-from mailmend.repair.mending.undo import NOT_UNDONE, USED_SINCE
+from mailmend.repair.mending.counters import CounterMender
+from mailmend.repair.mending.undo import NOT_UNDONE, USED_SINCE, UndoSettings, UndoTools, undoable
+from mailmend.repair.mending.undo import undo as undo_run
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,4 +314,63 @@ RUNS: Final = CommandGroup(
         mailmend runs show 6e0ab5e0-8d1c-11f0-9a5e-0242ac120002
         mailmend runs show RUN --findings - | jq .key
         mailmend runs trend --report trend.html""",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UndoRequest:
+    """Which run is undone."""
+
+    connection: ConnectionSettings
+    run: UUID
+    dry_run: bool = False
+    no_writers: bool = False
+
+
+def undo(request: UndoRequest, caller: Caller) -> MendingResult:
+    """Restore the rows that a run changed, where they have not changed since.
+
+    Raises:
+        UnknownRun: no such run is kept.
+    """
+    examples = Examples(caller)
+    with open_cluster(request.connection) as opened:
+        undoable(opened.known_ledger(request.run), request.run, opened.mail.name)
+        families = opened.bound((MESSAGES,)).whole(opened.mail.name, may_leave_out=False)
+        settings = UndoSettings(
+            RunId(request.run),
+            opened.mail.name,
+            families,
+            dry_run=request.dry_run,
+            owner=owner_name(),
+            options={"run": str(request.run), "no_writers": request.no_writers},
+        )
+        mail = opened.mail
+        ledger = opened.ledger()
+        leases = opened.leases()
+        timing = Timing(no_writers=request.no_writers)
+        counters = CounterMender(mail, mail.name, families, opened.clock, timing, ledger, leases)
+        tools = UndoTools(mail, ledger, opened.clock, caller.progress, leases, counters)
+        summary = undo_run(settings, tools, examples.take)
+        whose = affected(examples, opened)
+    return MendingResult(summary, examples.sorted(), affected=whose)
+
+
+UNDO: Final = Command(
+    name="undo",
+    summary="Put back what a run changed.",
+    about="""A row returns to its before-image only if it has not changed since; the other rows are left and counted as
+    moved. The undo is a run of its own, so it can be undone as well.""",
+    service="mailmend.admin.messages.runs:undo",
+    present="mailmend.admin.messages.shared_document:document_of",
+    options=(RUN_ARGUMENT, flag("--dry-run", "Write nothing: say what would be put back."), COUNTERS_AT_ONCE),
+    shared=(CONNECTION,),
+    output=RESULTS,
+    examples="""
+        mailmend runs list                  which runs there were
+        mailmend undo RUN --dry-run         what would return
+        mailmend undo RUN                   put it back
+        mailmend undo UNDO_RUN              put the undo back: the repair's state again""",
+    exits="0 all of it was put back, 1 some rows have been used since and were left, 2 wrong use, 3 some rows failed, "
+    "4 the cluster cannot be reached.",
 )

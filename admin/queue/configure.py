@@ -1,24 +1,26 @@
 """`mailmend queue configure` and `advise`: how queues are cut into slices and buckets."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
 from mailmend.admin.frame.caller import Caller
 from mailmend.admin.frame.cluster import OpenCluster, open_cluster
 from mailmend.admin.frame.command import Command
+from mailmend.admin.frame.document import Document, Grid, Part
 from mailmend.admin.frame.event_loop import run_async
 from mailmend.admin.frame.kinds import Duration
 from mailmend.admin.frame.options import CONNECTION, TRAFFIC, flag, option
 from mailmend.admin.frame.settings import ConnectionSettings
+from mailmend.admin.frame.values import fields_json, plain
 from mailmend.admin.queue import openers
 from mailmend.admin.schema.measuring import ENQUEUED, GivenTraffic, measure
 from mailmend.cql.introspect import live_schema
 from mailmend.mailqueue.configuration import Configurations
-from mailmend.mailqueue.rules.advice import ConfigurationAdvice, Traffic, advise_configuration
-from mailmend.mailqueue.rules.configuration import DEFAULT, ConfigurationEvent, QueueConfiguration, change
-from mailmend.mailqueue.rules.slices import Slicing
+from mailmend.mailqueue.rules.advice import Advice, ConfigurationAdvice, Figure, Traffic, advise_configuration, span
+from mailmend.mailqueue.rules.configuration import DEFAULT, ConfigurationEvent, QueueConfiguration, change, window_text
+from mailmend.mailqueue.rules.slices import SECOND, Slicing
 from mailmend.model.ports import Progress
 from mailmend.model.texts import keyspace_option
 
@@ -127,6 +129,180 @@ def advise_on_queue(opened: OpenCluster, given: GivenTraffic, progress: Progress
     return QueueAdvised(keyspace, measured.traffic, advice, (*measured.notes, *notes))
 
 
+_COLUMNS: Final = ("event", "slice window", "buckets", "pace")
+_ADVICE_FIGURES: Final = ("mails_per_second", "peak_per_second", "longest_stay_seconds", "row_bytes", "nodes")
+"""The figures that the configuration follows from."""
+
+
+FIGURES: Final = (
+    ("mails per second", "mails_per_second"),
+    ("at the peak", "peak_per_second"),
+    ("longest stay", "longest_stay_seconds"),
+    ("bytes of a row", "row_bytes"),
+    ("nodes", "nodes"),
+    ("copies", "copies"),
+    ("hint window", "hint_window_seconds"),
+)
+
+
+def reasons_table(title: str, reasons: tuple[Advice, ...]) -> Grid:
+    rows = [(reason.setting, reason.value, reason.why) for reason in reasons]
+    return Grid(title, ("setting", "value", "why"), rows)
+
+
+def figures_table(traffic: Traffic, names: Collection[str] = Traffic.__slots__) -> Grid:
+    rows = []
+    for label, name in FIGURES:
+        if name in names:
+            rows.append(_figure_row(label, name, getattr(traffic, name)))
+    return Grid("What that rests on", ("figure", "value", "is", "how"), rows)
+
+
+def _figure_row(label: str, name: str, figure: Figure) -> tuple[str, str, str, str]:
+    if name.endswith("_seconds"):
+        value = span(figure.value)
+    else:
+        value = f"{figure.value:,.4g}"
+    return label, value, figure.source.value, figure.how
+
+
+def figures_json(traffic: Traffic, names: Collection[str] = Traffic.__slots__) -> dict[str, Any]:
+    shown = [name for _, name in FIGURES if name in names]
+    return fields_json(traffic, *shown)
+
+
+def configure_document(result: ConfigureResult) -> Document:
+    request = result.request
+    after = result.after
+    keyspace = request.connection.keyspace
+    history = []
+    rows = []
+    for event in result.history:
+        history.append({"event": event.event_id, **_figures(event.configuration)})
+        rows.append((str(event.event_id), *_cells(event.configuration)))
+    properties = None
+    if after:
+        properties = _james_properties(after)
+    json = {
+        "keyspace": keyspace,
+        "before": result.before and _figures(result.before),
+        "configuration": after and _figures(after),
+        "changed": result.differs and not request.dry_run,
+        "dry_run": request.dry_run,
+        "history": history,
+        "james_properties": properties,
+        "exit": 0,
+    }
+    body: list[Part] = []
+    if rows:
+        body.append(Grid(f"How the queues of {keyspace} are cut", _COLUMNS, rows))
+    body.append(_sentence(result))
+    hints = []
+    if result.differs and properties:
+        lines = ", ".join(f"{name}={value}" for name, value in properties.items())
+        when = ", after the change" if request.dry_run else ""
+        hints.append(
+            f"Next: start every process of these queues again{when}; a James with {lines} in its rabbitmq.properties. "
+            "How: mailmend runbook show change-slice-window"
+        )
+    return Document(json, body, hints=hints)
+
+
+def _figures(configuration: QueueConfiguration) -> dict[str, int]:
+    slicing = configuration.slicing
+    return {"slice_window_seconds": slicing.window // SECOND, "buckets": slicing.buckets, "pace": configuration.pace}
+
+
+def _james_properties(configuration: QueueConfiguration) -> dict[str, str]:
+    return {
+        "mailqueue.view.sliceWindow": window_text(configuration.slicing.window),
+        "mailqueue.view.bucketCount": str(configuration.slicing.buckets),
+        "mailqueue.view.updateBrowseStartPace": str(configuration.pace),
+    }
+
+
+def _sentence(result: ConfigureResult) -> str:
+    if result.after is None:
+        return (
+            f"Nothing was set in {result.request.connection.keyspace} yet: whatever opens a queue first sets "
+            f"{_in_words(DEFAULT)}, unless it is given other values."
+        )
+    if not result.differs:
+        return f"What counts: {_in_words(result.after)}."
+    if result.request.dry_run:
+        return f"It may be set: {_in_words(result.after)}."
+    return f"Set: {_in_words(result.after)}."
+
+
+def _in_words(configuration: QueueConfiguration) -> str:
+    buckets = configuration.slicing.buckets
+    cut = f"slices of {window_text(configuration.slicing.window)} in {buckets:,} bucket{'' if buckets == 1 else 's'}"
+    return f"{cut}, the browse start moved on one of {configuration.pace:,} dequeues and deletes"
+
+
+def _cells(configuration: QueueConfiguration) -> tuple[str, str, str]:
+    slicing = configuration.slicing
+    return (window_text(slicing.window), f"{slicing.buckets:,}", f"{configuration.pace:,}")
+
+
+def advise_document(advised: QueueAdvised) -> Document:
+    advice = advised.advice
+    command = None
+    if advice.changes:
+        command = _configure_command(advised)
+    json = {
+        "keyspace": advised.keyspace,
+        "present": advice.present and _advised_figures(advice.present),
+        "advised": _advised_figures(advice.advised),
+        "best": _advised_figures(advice.best),
+        "changes": advice.changes,
+        "command": command,
+        "reasons": plain(advice.reasons),
+        "allowed": list(advice.allowed),
+        "hindered": list(advice.hindered),
+        "traffic": figures_json(advised.traffic, _ADVICE_FIGURES),
+        "notes": list(advised.notes),
+        "exit": 0,
+    }
+    return Document(json, tuple(_queue_advice_parts(advised, command)))
+
+
+def _queue_advice_parts(advised: QueueAdvised, command: str | None) -> Iterator[Part]:
+    advice = advised.advice
+    verb = "Set" if advice.changes else "Keep"
+    yield f"{verb} {_advised_words(advice.advised)}."
+    if advice.present:
+        yield f"Stored: {_advised_words(advice.present)}."
+    else:
+        yield "Stored: nothing."
+    for sentence in (*advice.allowed, *advice.hindered):
+        yield f"  {sentence}"
+    yield ""
+    yield reasons_table("Configuration", advice.reasons)
+    yield figures_table(advised.traffic, _ADVICE_FIGURES)
+    for note in advised.notes:
+        yield f"Note: {note}"
+    if command:
+        yield f"Next:\n  {command}"
+
+
+def _configure_command(advised: QueueAdvised) -> str:
+    wanted = advised.advice.advised
+    options = f"--slice-window {window_text(wanted.slicing.window)} --buckets {wanted.slicing.buckets}"
+    return f"mailmend queue configure {options} --browse-start-every {wanted.pace} {keyspace_option(advised.keyspace)}"
+
+
+def _advised_words(configuration: QueueConfiguration) -> str:
+    slicing = configuration.slicing
+    buckets = f"{slicing.buckets} bucket{'' if slicing.buckets == 1 else 's'}"
+    return f"slices of {window_text(slicing.window)}, {buckets}, pace {configuration.pace:,}"
+
+
+def _advised_figures(configuration: QueueConfiguration) -> dict[str, int]:
+    slicing = configuration.slicing
+    return {"slice_seconds": slicing.window // SECOND, "buckets": slicing.buckets, "pace": configuration.pace}
+
+
 CONFIGURE: Final = Command(
     name="configure",
     summary="Slice window, buckets and pace, by James's rules.",
@@ -136,7 +312,7 @@ CONFIGURE: Final = Command(
     a change every process of the queues must be started again, James with the same values in its
     rabbitmq.properties.""",
     service="mailmend.admin.queue.configure:configure",
-    present="mailmend.admin.schema.advise:configure_document",
+    present="mailmend.admin.queue.configure:configure_document",
     options=(
         option(
             "--slice-window",
@@ -171,7 +347,7 @@ ADVISE: Final = Command(
     aim is about 10,000 mails a slice. A new slice window must divide the present one, and buckets only grow; the
     advice keeps to these rules.""",
     service="mailmend.admin.queue.configure:advise",
-    present="mailmend.admin.schema.advise:advise_document",
+    present="mailmend.admin.queue.configure:advise_document",
     shared=(TRAFFIC, CONNECTION),
     examples="""
         mailmend queue advise                               from what is measured; seconds

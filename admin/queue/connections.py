@@ -15,6 +15,7 @@ from mailmend.admin.frame.cluster import OpenCluster, open_cluster
 from mailmend.admin.frame.event_loop import run_async
 from mailmend.admin.frame.settings import QueueSettings, Store
 from mailmend.admin.queue import openers
+from mailmend.admin.queue.request import MailContent
 from mailmend.cql.applying import ensure_ledger
 from mailmend.cql.introspect import live_schema, tables_of
 from mailmend.mailqueue.blobs.stores import content_of
@@ -41,14 +42,6 @@ from mailmend.model.texts import keyspace_option
 from mailmend.repair.clock import SystemClock
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class MailContent:
-    """A mail's bytes; None, and the id of the missing blob, where they cannot be read."""
-
-    content: bytes | None
-    missing: BlobId | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,8 +35,7 @@ from mailmend.admin.frame.kinds import Duration
 from mailmend.admin.frame.options import flag, option
 from mailmend.admin.queue.connections import QueueConnections, with_queues
 from mailmend.admin.queue.options import DRY_RUN, QUEUE_ARGUMENT, queue_settings, unless
-from mailmend.admin.queue.request import PREFETCH_DEFAULT, DryRunRequest
-from mailmend.admin.queue.values import mail_json, mails_table, queue_document
+from mailmend.admin.queue.request import PREFETCH_DEFAULT, DryRunRequest, mail_json, mails_table, queue_document
 from mailmend.mailqueue.codec import payload_of
 from mailmend.mailqueue.concurrency import next_until
 from mailmend.mailqueue.queue import WAITING, Dequeued

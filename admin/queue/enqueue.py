@@ -23,8 +23,7 @@ from mailmend.admin.frame.values import shown
 from mailmend.admin.queue.connections import QueueConnections, with_queues
 from mailmend.admin.queue.letters import Letter, letters_in
 from mailmend.admin.queue.options import DRY_RUN, queue_settings, unless
-from mailmend.admin.queue.request import DryRunRequest
-from mailmend.admin.queue.values import queue_document
+from mailmend.admin.queue.request import DryRunRequest, queue_document
 from mailmend.delivery.mail.envelopes import counted_mail, with_bytes
 from mailmend.delivery.policy.quotas import QueueQuota, QuotaUsage
 from mailmend.delivery.shared.quotas import QueueQuotas

@@ -49,7 +49,7 @@ QUEUE: Final = CommandGroup(
         Late(
             "restore",
             "Put back what a delete or purge removed.",
-            "mailmend.admin.queue.restore:RESTORE",
+            "mailmend.admin.queue.remove:RESTORE",
         ),
         Late(
             "flush",
@@ -59,7 +59,7 @@ QUEUE: Final = CommandGroup(
         Late(
             "sweep",
             "Move the browse start, and clean up behind it.",
-            "mailmend.admin.queue.sweep:SWEEP",
+            "mailmend.admin.queue.tend:SWEEP",
         ),
         Late(
             "tend",

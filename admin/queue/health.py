@@ -15,8 +15,7 @@ from mailmend.admin.frame.values import fields_json, plain
 from mailmend.admin.frame.whole_files import refuse_unwritable, write_text
 from mailmend.admin.queue.connections import QueueConnections, with_queues
 from mailmend.admin.queue.options import ALL, NO_BROKER, QUEUE_ARGUMENT, queue_settings, unless
-from mailmend.admin.queue.request import QueueAnswer, QueueRequest
-from mailmend.admin.queue.values import STARTS
+from mailmend.admin.queue.request import STARTS, QueueAnswer, QueueRequest
 from mailmend.mailqueue.metrics import (
     FigureScope,
     QueueFigures,

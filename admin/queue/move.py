@@ -19,7 +19,7 @@ from mailmend.admin.frame.settings import QueueSettings, is_pulsar, parse_blobs,
 from mailmend.admin.frame.values import NOTHING_WRITTEN, plain
 from mailmend.admin.queue.broker_options import target_of
 from mailmend.admin.queue.connections import QueueConnections, topics_of, with_queues
-from mailmend.admin.queue.move_journal import MoveJournalFile, created, unfinished
+from mailmend.admin.queue.kept_mails import MoveJournalFile, created, unfinished
 from mailmend.admin.queue.options import (
     DRY_RUN,
     QUEUE_ARGUMENT,
@@ -30,8 +30,7 @@ from mailmend.admin.queue.options import (
     queue_settings,
     unless,
 )
-from mailmend.admin.queue.request import DryRunRequest
-from mailmend.admin.queue.values import queue_document
+from mailmend.admin.queue.request import DryRunRequest, queue_document
 from mailmend.mailqueue.pulsar.settings import PulsarSettings
 from mailmend.mailqueue.queue import MailQueue, no_due_mails
 from mailmend.mailqueue.queue_move import QueueMove, Unmoved

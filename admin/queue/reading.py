@@ -14,10 +14,19 @@ from mailmend.admin.frame.document import Document, Grid, Part
 from mailmend.admin.frame.kinds import ParsedValue
 from mailmend.admin.frame.options import flag, option
 from mailmend.admin.frame.values import fields_json, plain, printable, shown
-from mailmend.admin.queue.connections import MailContent, QueueConnections, with_queues
+from mailmend.admin.queue.connections import QueueConnections, with_queues
 from mailmend.admin.queue.options import FILTERS, QUEUE_ARGUMENT, queue_settings, where
-from mailmend.admin.queue.request import PAGE_MAILS, MailSelection, QueueAnswer, QueueRequest
-from mailmend.admin.queue.values import STARTS, mail_json, mails_table, queue_document
+from mailmend.admin.queue.request import (
+    PAGE_MAILS,
+    STARTS,
+    MailContent,
+    MailSelection,
+    QueueAnswer,
+    QueueRequest,
+    mail_json,
+    mails_table,
+    queue_document,
+)
 from mailmend.mailqueue.codec import BrokenRow
 from mailmend.mailqueue.concurrency import in_batches, in_order
 from mailmend.mailqueue.metrics import FigureScope

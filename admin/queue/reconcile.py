@@ -19,6 +19,7 @@ from mailmend.admin.frame.kinds import Duration
 from mailmend.admin.frame.options import flag, option
 from mailmend.admin.frame.values import first_ids, plain
 from mailmend.admin.queue.connections import PulsarConnections, QueueConnections, with_queues
+from mailmend.admin.queue.kept_mails import RemovedMailsFile, removed_mails_path
 from mailmend.admin.queue.options import (
     AGE_MAX,
     DRY_RUN,
@@ -29,9 +30,7 @@ from mailmend.admin.queue.options import (
     typed_stores,
     unless,
 )
-from mailmend.admin.queue.removed_mails import RemovedMailsFile, removed_mails_path
-from mailmend.admin.queue.request import DryRunRequest, confirm
-from mailmend.admin.queue.values import queue_document
+from mailmend.admin.queue.request import DryRunRequest, confirm, queue_document
 from mailmend.mailqueue.broker import Depth
 from mailmend.mailqueue.codec import BrokenRow
 from mailmend.mailqueue.comparison import (

@@ -15,8 +15,7 @@ from mailmend.admin.frame.options import flag, option
 from mailmend.admin.frame.values import NOTHING_WRITTEN, plain, shown
 from mailmend.admin.queue.connections import QueueConnections, with_queues
 from mailmend.admin.queue.options import DRY_RUN, FILTERS, MAIL_FILTERS, QUEUE_ARGUMENT, ids_max, queue_settings, unless
-from mailmend.admin.queue.request import DryRunRequest, MailSelection, QueueAnswer
-from mailmend.admin.queue.values import queue_document
+from mailmend.admin.queue.request import DryRunRequest, MailSelection, QueueAnswer, queue_document
 from mailmend.delivery.ledger.attempts import LedgerAttempts
 from mailmend.delivery.mail.envelopes import first_id, lacking_mail
 from mailmend.mailqueue.comparison import Redriven

@@ -1,10 +1,12 @@
 """`mailmend schema advise`: what queue and message tables should be set to.
 
-The answer comes in plain sentences first, the figures after it, commands last.
+Nothing is written to the cluster that is advised on. No read of it is traced, because a trace would
+be written there. The answer comes in plain sentences first, the figures after it, commands last.
 """
 
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -12,29 +14,53 @@ from typing import Any, Final
 import click
 
 from mailmend.admin.frame.caller import Caller
-from mailmend.admin.frame.cluster import open_cluster
+from mailmend.admin.frame.cluster import OpenCluster, open_cluster
 from mailmend.admin.frame.command import Command
 from mailmend.admin.frame.document import Document, Grid, Part
 from mailmend.admin.frame.kinds import ParsedValue
 from mailmend.admin.frame.options import CONNECTION, TRAFFIC, option
 from mailmend.admin.frame.settings import LOOPBACK, PORT_DEFAULT, ConnectionSettings, parse_port
 from mailmend.admin.frame.values import fields_json, plain
-from mailmend.admin.queue.configure import ConfigureResult, QueueAdvised
-from mailmend.admin.schema.advising import Advised, MessageTables, OpenNode, TrialWanted
-from mailmend.admin.schema.advising import advise as advise_on
-from mailmend.admin.schema.measuring import ENQUEUED, GivenTraffic
-from mailmend.admin.schema.trial import READS, WAVES, given_node, started_node
-from mailmend.cql.schema.advice import ReadCost, TrialResult
-from mailmend.mailqueue.rules.advice import Advice, Figure, FigureSource, Traffic, span
-from mailmend.mailqueue.rules.configuration import DEFAULT, QueueConfiguration, window_text
-from mailmend.mailqueue.rules.slices import SECOND
-from mailmend.model.catalog.mail import MESSAGE_COMPACTIONS, TWCS_MESSAGES
+from mailmend.admin.queue.configure import FIGURES, figures_json, figures_table, reasons_table
+from mailmend.admin.schema.measuring import (
+    ENQUEUED,
+    GivenTraffic,
+    MessageTraffic,
+    QueueTraffic,
+    Sample,
+    draw_sample,
+    measure,
+)
+from mailmend.admin.schema.trial import READS, WAVES, Trial, TrialNode, given_node, started_node
+from mailmend.cql.introspect import live_schema
+from mailmend.cql.render import CASSANDRA_5, parse_version
+from mailmend.cql.schema.advice import CompactionAdvice, ReadCost, TrialResult, choose
+from mailmend.cql.statistics import Statistics
+from mailmend.mailqueue.rules.advice import (
+    Figure,
+    FigureSource,
+    QueueAdvice,
+    Traffic,
+    advise_queue,
+    history_window_days,
+    span,
+)
+from mailmend.mailqueue.rules.configuration import QueueConfiguration
+from mailmend.model.catalog.mail import MESSAGE_COMPACTIONS, MESSAGE_ID, TWCS_MESSAGES, CompactionChoice
 from mailmend.model.catalog.mail_queue import window_compaction
 from mailmend.model.durations import DAY
-from mailmend.model.errors import ExitCode, UnsafeRequest, WrongUse
+from mailmend.model.errors import ExitCode, MailmendError, UnsafeRequest, WrongUse
+from mailmend.model.keyspace import Schema
+from mailmend.model.ports import Progress
 from mailmend.model.sizes import MIB
 from mailmend.model.table import Compaction
 from mailmend.model.texts import keyspace_option
+
+SHORT_HISTORY_SECONDS: Final = 60 * DAY
+"""Two windows of the message tables: below it compaction by time has nothing to keep apart."""
+
+OpenNode = Callable[[], AbstractContextManager[TrialNode]]
+
 
 ROWS: Final = 20_000
 _HERE: Final = (LOOPBACK, "localhost")
@@ -52,6 +78,141 @@ class AdviseRequest:
     reads: int = READS
     folder: Path | None = None
     trial_at: tuple[str, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MessageTables:
+    """What is known, measured and advised of the message tables.
+
+    Attributes:
+        strategy: the compaction class that messageIdTable has.
+        window_days: the time window, were they compacted by time; None where the history is not known.
+        sample, results, advice: of the trial; empty and None where none was made.
+        untried: why no trial was made, though one was wanted; None otherwise.
+    """
+
+    strategy: str
+    present: CompactionChoice | None
+    traffic: MessageTraffic
+    window_days: int | None
+    sample: Sample | None = None
+    results: tuple[TrialResult, ...] = ()
+    advice: CompactionAdvice | None = None
+    untried: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Advised:
+    """Everything that `mailmend schema advise` says."""
+
+    keyspace: str
+    release: str
+    live: Schema
+    traffic: Traffic
+    settings: QueueConfiguration | None
+    queue: QueueAdvice
+    messages: MessageTables
+    statistics: Statistics
+    notes: tuple[str, ...]
+
+
+def advise_on(place: OpenCluster, request: AdviseRequest, open_node: OpenNode, progress: Progress) -> Advised:
+    """Measure the traffic, derive advice, and run a trial where one is wanted.
+
+    The trial runs on the node that `open_node` opens.
+
+    Raises:
+        UnknownKeyspace: there is no such keyspace.
+        SchemaMismatch: it holds neither messages nor a queue.
+        CannotReach: the cluster does not answer, or does not let us read the rows that are to be copied.
+    """
+    mail = place.mail
+    live = live_schema(place.cluster, mail.name)
+    measured = measure(place, live, request.given, progress)
+    messages = _messages(live, measured.messages)
+    if request.trial and live.table(MESSAGE_ID.name):
+        messages = _tried(place, live, messages, request, open_node, progress)
+    return Advised(
+        mail.name,
+        place.cluster.release_version,
+        live,
+        measured.traffic,
+        measured.settings,
+        advise_queue(measured.traffic, measured.settings),
+        messages,
+        measured.statistics,
+        (*measured.notes, *_cautions(measured.queue, messages)),
+    )
+
+
+def present_choice(strategy: str) -> CompactionChoice | None:
+    """The choice for a compaction class, whatever its options; None for a class that is no choice."""
+    for choice, compaction in MESSAGE_COMPACTIONS.items():
+        if compaction.strategy == strategy:
+            return choice
+    return None
+
+
+def served_choices(release: str) -> frozenset[CompactionChoice]:
+    choices = frozenset(CompactionChoice)
+    if parse_version(release) < CASSANDRA_5:
+        return choices - {CompactionChoice.UNIFIED}
+    return choices
+
+
+def _messages(live: Schema, traffic: MessageTraffic) -> MessageTables:
+    strategy = ""
+    table = live.table(MESSAGE_ID.name)
+    if table and table.compaction:
+        strategy = table.compaction.strategy
+    window = None
+    if traffic.rates:
+        window = history_window_days(traffic.rates.history_seconds)
+    return MessageTables(strategy, present_choice(strategy), traffic, window)
+
+
+def _tried(  # noqa: PLR0917 - what a trial needs
+    place: OpenCluster,
+    live: Schema,
+    known: MessageTables,
+    request: AdviseRequest,
+    open_node: OpenNode,
+    progress: Progress,
+) -> MessageTables:
+    sample = draw_sample(place.mail, live, request.sample, progress)
+    if not sample.messages:
+        untried = f"no mailbox of at most {request.sample:,} messages was found (--sample takes more)"
+        return replace(known, untried=untried)
+    progress.stage("starting a Cassandra for the trial (the first time its jars are fetched)")
+    try:
+        with open_node() as node:
+            prefix = f"mailmend_trial_{place.clock.new_uuid().hex[:8]}"
+            trial = Trial(node, place.clock, progress, prefix, request.waves, request.reads)
+            results = trial.run(sample.messages)
+    except MailmendError as error:
+        return replace(known, sample=sample, untried=f"{error.what}. {error.mend}".strip())
+    advice = choose(results, known.present, served_choices(place.cluster.release_version))
+    return replace(known, sample=sample, results=results, advice=advice)
+
+
+def _cautions(queue: QueueTraffic | None, messages: MessageTables) -> list[str]:
+    cautions = []
+    if messages.untried:
+        cautions.append(f"No trial was made: {messages.untried}")
+    if queue is not None:
+        cautions.append(
+            "James renews no row of its queue: with a time to live, a mail that stays longer is lost from its view."
+        )
+    if messages.sample is not None and messages.sample.by_birth:
+        cautions.append(
+            "All rows were written within a short time (a restore or a migration): the births of the messages stood "
+            "for the write times, and no change of flags is known. The trial then favours twcs."
+        )
+    if messages.results and messages.sample and messages.sample.history_seconds < SHORT_HISTORY_SECONDS:
+        cautions.append(
+            "The copied rows span less than two windows of 30 days: what twcs costs shows only over a longer history."
+        )
+    return cautions
 
 
 def advise(request: AdviseRequest, caller: Caller) -> Advised:
@@ -72,25 +233,13 @@ def advise(request: AdviseRequest, caller: Caller) -> Advised:
         node = partial(given_node, host, port)
     else:
         node = partial(started_node, request.folder)
-    trial = None
-    if request.trial:
-        trial = TrialWanted(request.sample, node, request.waves, request.reads)
     with open_cluster(connection) as opened:
-        return advise_on(opened, request.given, trial, caller.progress)
+        return advise_on(opened, request, node, caller.progress)
 
 
 TWCS_DAYS: Final = int(TWCS_MESSAGES.options["compaction_window_size"])
 MARKS: Final = "deletedmailsv2"
 _MESSAGE_TABLES: Final = ("imapuidtable", "messageidtable", "messagev3")
-_FIGURES: Final = (
-    ("mails per second", "mails_per_second"),
-    ("at the peak", "peak_per_second"),
-    ("longest stay", "longest_stay_seconds"),
-    ("bytes of a row", "row_bytes"),
-    ("nodes", "nodes"),
-    ("copies", "copies"),
-    ("hint window", "hint_window_seconds"),
-)
 
 
 def document_of(advised: Advised) -> Document:
@@ -133,7 +282,7 @@ def answer_lines(advised: Advised) -> Iterator[str]:
         f"gc_grace {span(queue.gc_grace_seconds)}."
     )
     assumed = []
-    for label, name in _FIGURES:
+    for label, name in FIGURES:
         figure: Figure = getattr(advised.traffic, name)
         if figure.source is FigureSource.ASSUMED:
             assumed.append(label)
@@ -192,27 +341,6 @@ def _trial_row(result: TrialResult) -> tuple[str, ...]:
 
 def _cost_cells(cost: ReadCost) -> tuple[str, str, str]:
     return f"{cost.sstables_mean:.2f} SSTables", f"{cost.p50_ms:.2f} ms", f"{cost.p99_ms:.2f} ms"
-
-
-def reasons_table(title: str, reasons: tuple[Advice, ...]) -> Grid:
-    rows = [(reason.setting, reason.value, reason.why) for reason in reasons]
-    return Grid(title, ("setting", "value", "why"), rows)
-
-
-def figures_table(traffic: Traffic, names: Collection[str] = Traffic.__slots__) -> Grid:
-    rows = []
-    for label, name in _FIGURES:
-        if name in names:
-            rows.append(_figure_row(label, name, getattr(traffic, name)))
-    return Grid("What that rests on", ("figure", "value", "is", "how"), rows)
-
-
-def _figure_row(label: str, name: str, figure: Figure) -> tuple[str, str, str, str]:
-    if name.endswith("_seconds"):
-        value = span(figure.value)
-    else:
-        value = f"{figure.value:,.4g}"
-    return label, value, figure.source.value, figure.how
 
 
 def _statistic_rows(advised: Advised) -> Iterator[tuple[str, ...]]:
@@ -315,148 +443,6 @@ def _messages_json(messages: MessageTables) -> dict[str, Any]:
 def _result_json(result: TrialResult) -> dict[str, Any]:
     fields = fields_json(result, "mailbox", "message", "disk_bytes", "rewritten_bytes")
     return {**fields, "sstables_per_read": result.sstables}
-
-
-def figures_json(traffic: Traffic, names: Collection[str] = Traffic.__slots__) -> dict[str, Any]:
-    shown = [name for _, name in _FIGURES if name in names]
-    return fields_json(traffic, *shown)
-
-
-_COLUMNS: Final = ("event", "slice window", "buckets", "pace")
-_ADVICE_FIGURES: Final = ("mails_per_second", "peak_per_second", "longest_stay_seconds", "row_bytes", "nodes")
-"""The figures that the configuration follows from."""
-
-
-def configure_document(result: ConfigureResult) -> Document:
-    request = result.request
-    after = result.after
-    keyspace = request.connection.keyspace
-    history = []
-    rows = []
-    for event in result.history:
-        history.append({"event": event.event_id, **_figures(event.configuration)})
-        rows.append((str(event.event_id), *_cells(event.configuration)))
-    properties = None
-    if after:
-        properties = _james_properties(after)
-    json = {
-        "keyspace": keyspace,
-        "before": result.before and _figures(result.before),
-        "configuration": after and _figures(after),
-        "changed": result.differs and not request.dry_run,
-        "dry_run": request.dry_run,
-        "history": history,
-        "james_properties": properties,
-        "exit": 0,
-    }
-    body: list[Part] = []
-    if rows:
-        body.append(Grid(f"How the queues of {keyspace} are cut", _COLUMNS, rows))
-    body.append(_sentence(result))
-    hints = []
-    if result.differs and properties:
-        lines = ", ".join(f"{name}={value}" for name, value in properties.items())
-        when = ", after the change" if request.dry_run else ""
-        hints.append(
-            f"Next: start every process of these queues again{when}; a James with {lines} in its rabbitmq.properties. "
-            "How: mailmend runbook show change-slice-window"
-        )
-    return Document(json, body, hints=hints)
-
-
-def _figures(configuration: QueueConfiguration) -> dict[str, int]:
-    slicing = configuration.slicing
-    return {"slice_window_seconds": slicing.window // SECOND, "buckets": slicing.buckets, "pace": configuration.pace}
-
-
-def _james_properties(configuration: QueueConfiguration) -> dict[str, str]:
-    return {
-        "mailqueue.view.sliceWindow": window_text(configuration.slicing.window),
-        "mailqueue.view.bucketCount": str(configuration.slicing.buckets),
-        "mailqueue.view.updateBrowseStartPace": str(configuration.pace),
-    }
-
-
-def _sentence(result: ConfigureResult) -> str:
-    if result.after is None:
-        return (
-            f"Nothing was set in {result.request.connection.keyspace} yet: whatever opens a queue first sets "
-            f"{_in_words(DEFAULT)}, unless it is given other values."
-        )
-    if not result.differs:
-        return f"What counts: {_in_words(result.after)}."
-    if result.request.dry_run:
-        return f"It may be set: {_in_words(result.after)}."
-    return f"Set: {_in_words(result.after)}."
-
-
-def _in_words(configuration: QueueConfiguration) -> str:
-    buckets = configuration.slicing.buckets
-    cut = f"slices of {window_text(configuration.slicing.window)} in {buckets:,} bucket{'' if buckets == 1 else 's'}"
-    return f"{cut}, the browse start moved on one of {configuration.pace:,} dequeues and deletes"
-
-
-def _cells(configuration: QueueConfiguration) -> tuple[str, str, str]:
-    slicing = configuration.slicing
-    return (window_text(slicing.window), f"{slicing.buckets:,}", f"{configuration.pace:,}")
-
-
-def advise_document(advised: QueueAdvised) -> Document:
-    advice = advised.advice
-    command = None
-    if advice.changes:
-        command = _configure_command(advised)
-    json = {
-        "keyspace": advised.keyspace,
-        "present": advice.present and _advised_figures(advice.present),
-        "advised": _advised_figures(advice.advised),
-        "best": _advised_figures(advice.best),
-        "changes": advice.changes,
-        "command": command,
-        "reasons": plain(advice.reasons),
-        "allowed": list(advice.allowed),
-        "hindered": list(advice.hindered),
-        "traffic": figures_json(advised.traffic, _ADVICE_FIGURES),
-        "notes": list(advised.notes),
-        "exit": 0,
-    }
-    return Document(json, tuple(_queue_advice_parts(advised, command)))
-
-
-def _queue_advice_parts(advised: QueueAdvised, command: str | None) -> Iterator[Part]:
-    advice = advised.advice
-    verb = "Set" if advice.changes else "Keep"
-    yield f"{verb} {_advised_words(advice.advised)}."
-    if advice.present:
-        yield f"Stored: {_advised_words(advice.present)}."
-    else:
-        yield "Stored: nothing."
-    for sentence in (*advice.allowed, *advice.hindered):
-        yield f"  {sentence}"
-    yield ""
-    yield reasons_table("Configuration", advice.reasons)
-    yield figures_table(advised.traffic, _ADVICE_FIGURES)
-    for note in advised.notes:
-        yield f"Note: {note}"
-    if command:
-        yield f"Next:\n  {command}"
-
-
-def _configure_command(advised: QueueAdvised) -> str:
-    wanted = advised.advice.advised
-    options = f"--slice-window {window_text(wanted.slicing.window)} --buckets {wanted.slicing.buckets}"
-    return f"mailmend queue configure {options} --browse-start-every {wanted.pace} {keyspace_option(advised.keyspace)}"
-
-
-def _advised_words(configuration: QueueConfiguration) -> str:
-    slicing = configuration.slicing
-    buckets = f"{slicing.buckets} bucket{'' if slicing.buckets == 1 else 's'}"
-    return f"slices of {window_text(slicing.window)}, {buckets}, pace {configuration.pace:,}"
-
-
-def _advised_figures(configuration: QueueConfiguration) -> dict[str, int]:
-    slicing = configuration.slicing
-    return {"slice_seconds": slicing.window // SECOND, "buckets": slicing.buckets, "pace": configuration.pace}
 
 
 def _address(value: Any) -> tuple[str, int]:

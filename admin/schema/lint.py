@@ -21,7 +21,7 @@ from mailmend.admin.frame.options import FILE, connection_where, flag, option
 from mailmend.admin.frame.settings import ConnectionSettings, reason_of
 from mailmend.admin.frame.values import fields_json, printable
 from mailmend.admin.frame.whole_files import refuse_unwritable
-from mailmend.admin.schema.lint_report import LintReport, sarif
+from mailmend.admin.schema.lint_page import LintReport, sarif
 from mailmend.cql.introspect import SchemaServer
 from mailmend.cql.lint_sources import live_subject, statements_of
 from mailmend.cql.schema.lint import rules as lint_rules

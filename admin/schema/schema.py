@@ -8,8 +8,8 @@ from mailmend.admin.schema.advise import ADVISE
 from mailmend.admin.schema.apply import APPLY
 from mailmend.admin.schema.export import EXPORT
 from mailmend.admin.schema.grants import GRANTS
-from mailmend.admin.schema.history import FORCE_UNLOCK, HISTORY
 from mailmend.admin.schema.lint import LINT
+from mailmend.admin.schema.migrating import FORCE_UNLOCK, HISTORY
 from mailmend.admin.schema.plan import PLAN
 from mailmend.admin.schema.verify import VERIFY
 

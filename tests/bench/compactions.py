@@ -12,7 +12,7 @@ from dataclasses import asdict
 from itertools import chain, islice
 
 from mailmend.admin.frame.progress import PlainLines
-from mailmend.admin.schema.sampling import draw_sample
+from mailmend.admin.schema.measuring import draw_sample
 from mailmend.admin.schema.trial import WAVES, Trial, started_node
 from mailmend.cql.driver.session import CassandraCluster, Keyspace
 from mailmend.cql.introspect import live_schema

@@ -9,8 +9,7 @@ from pathlib import Path
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mailmend.admin.queue.move_journal import mails_on_their_way
-from mailmend.admin.queue.removed_mails import FORMAT, read_removed_mails
+from mailmend.admin.queue.kept_mails import FORMAT, mails_on_their_way, read_removed_mails
 from mailmend.cql.language.parser import parse
 from mailmend.delivery.policy.file.reading import policies_of
 from mailmend.mailqueue.codec import attribute_value, payload_of, queued_of

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mailmend.admin.queue import openers
-from mailmend.admin.queue.removed_mails import RemovedMailsFile, RestoredLog
+from mailmend.admin.queue.kept_mails import RemovedMailsFile, RestoredLog
 from mailmend.model.ids import EnqueueId
 from tests.support.commands import Ended
 from tests.support.in_turn import InTurn

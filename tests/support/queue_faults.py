@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 from mailmend.admin.frame import cluster as wiring_cluster
 from mailmend.admin.main import run
 from mailmend.admin.queue import openers
-from mailmend.admin.queue.move_journal import MoveJournalFile
+from mailmend.admin.queue.kept_mails import MoveJournalFile
 from mailmend.cql.driver.asynchronous import AsyncKeyspace
 from mailmend.cql.driver.session import Keyspace, connect
 from mailmend.mailqueue.blobs.object_storage import open_s3

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID, uuid4
 
-from mailmend.admin.schema.trial_plan import TABLES
+from mailmend.admin.schema.trial import TABLES
 from mailmend.cql.memory import MemoryTables
 from mailmend.model.errors import MailmendError
 from mailmend.model.operations import Read, Scan, Seen

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import pytest
 
 from mailmend.admin.queue import connections as queues
-from mailmend.admin.queue.move_journal import MoveJournalFile
+from mailmend.admin.queue.kept_mails import MoveJournalFile
 from mailmend.mailqueue.pulsar import adapter
 from mailmend.mailqueue.pulsar.mail_queue import open_queue
 from mailmend.mailqueue.queue import MailQueue

@@ -45,7 +45,7 @@ def twin(monkeypatch: pytest.MonkeyPatch) -> SchemaTwin:
     def opened(connection: ConnectionSettings) -> Iterator[OpenCluster]:
         yield OpenCluster(connection, held, SystemClock())  # type: ignore[arg-type]
 
-    for module in ("plan", "apply", "verify", "history", "adopt"):
+    for module in ("plan", "apply", "verify", "migrating", "adopt"):
         monkeypatch.setattr(f"mailmend.admin.schema.{module}.open_cluster", opened)
     monkeypatch.setattr("mailmend.cql.driver.nodes.sizes_in", lambda *_: {})
     monkeypatch.setenv("MAILMEND_HOST", "127.0.0.1")

@@ -7,10 +7,16 @@ from uuid import UUID
 
 import pytest
 
-from mailmend.admin.schema.advise import advised_json, document_of, next_lines
-from mailmend.admin.schema.advising import Advised, MessageTables
-from mailmend.admin.schema.measuring import GivenTraffic, MessageTraffic, QueueTraffic, traffic_figures
-from mailmend.admin.schema.sampling import NAMES, Sample, SampledMessage
+from mailmend.admin.schema.advise import Advised, MessageTables, advised_json, document_of, next_lines
+from mailmend.admin.schema.measuring import (
+    NAMES,
+    GivenTraffic,
+    MessageTraffic,
+    QueueTraffic,
+    Sample,
+    SampledMessage,
+    traffic_figures,
+)
 from mailmend.cql.language.parser import parse
 from mailmend.cql.schema.advice import Rates, ReadCost, TrialResult, choose
 from mailmend.cql.statements import SetOptions

@@ -4,10 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from mailmend.admin.schema.advise import answer_lines, document_of, next_lines
-from mailmend.admin.schema.advising import Advised, MessageTables, present_choice, served_choices
-from mailmend.admin.schema.measuring import GivenTraffic, MessageTraffic, traffic_figures
-from mailmend.admin.schema.sampling import Sample
+from mailmend.admin.schema.advise import (
+    Advised,
+    MessageTables,
+    answer_lines,
+    document_of,
+    next_lines,
+    present_choice,
+    served_choices,
+)
+from mailmend.admin.schema.measuring import GivenTraffic, MessageTraffic, Sample, traffic_figures
 from mailmend.cql.schema.advice import Rates, ReadCost, TrialResult, choose
 from mailmend.cql.statistics import MIB, Statistics, TableFigures
 from mailmend.mailqueue.rules.advice import advise_queue

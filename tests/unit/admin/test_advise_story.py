@@ -7,8 +7,9 @@ from typing import Any, cast
 import pytest
 from cassandra import Unauthorized
 
-from mailmend.admin.schema.advising import Advised, TrialWanted, advise
-from mailmend.admin.schema.measuring import WATCHED, GivenTraffic
+from mailmend.admin.frame.settings import ConnectionSettings
+from mailmend.admin.schema.advise import Advised, AdviseRequest, OpenNode, advise_on
+from mailmend.admin.schema.measuring import WATCHED
 from mailmend.admin.schema.trial import TrialNode
 from mailmend.mailqueue.rules.advice import FigureSource
 from mailmend.model.catalog.mail import MESSAGE_COMPACTIONS, CompactionChoice
@@ -26,16 +27,25 @@ from tests.support.trial_twin import TrialServer
 VIEWS = "system_views."
 
 
-def advised(cluster: MailCluster, trial: TrialWanted | None = None) -> Advised:
-    return advise(cluster.place(), GivenTraffic(), trial, Silent())
+def without_node() -> Any:
+    raise AssertionError("no node is needed")
 
 
-def on(server: TrialServer, rows: int = 60) -> TrialWanted:
+def asked(rows: int = 60, *, trial: bool = True) -> AdviseRequest:
+    return AdviseRequest(connection=ConnectionSettings(), trial=trial, sample=rows, waves=2, reads=3)
+
+
+def advised(cluster: MailCluster, open_node: OpenNode | None = None, rows: int = 60) -> Advised:
+    request = asked(rows, trial=open_node is not None)
+    return advise_on(cluster.place(), request, open_node or without_node, Silent())
+
+
+def on(server: TrialServer) -> OpenNode:
     @contextmanager
     def opened() -> Iterator[TrialNode]:
         yield TrialNode(cast("Any", server))
 
-    return TrialWanted(rows, opened, waves=2, reads=3)
+    return opened
 
 
 @contextmanager
@@ -110,7 +120,7 @@ class TestLooking:
         cluster = MailCluster(live)
 
         with pytest.raises(refused):
-            advise(cluster.place(keyspace), GivenTraffic(), None, Silent())
+            advise_on(cluster.place(keyspace), asked(trial=False), without_node, Silent())
         assert cluster.bound == []
 
 
@@ -150,10 +160,7 @@ class TestTrial:
         assert "unified is out: this server does not know it." in advice.why
 
     def test_no_mailbox_that_fits_is_no_trial_and_no_failure(self) -> None:
-        def never() -> Any:
-            raise AssertionError("no node is needed")
-
-        found = advised(MailCluster(JAMES), TrialWanted(5, never))
+        found = advised(MailCluster(JAMES), without_node, rows=5)
 
         assert found.messages.untried == "no mailbox of at most 5 messages was found (--sample takes more)"
         assert found.messages.results == ()
@@ -166,12 +173,12 @@ class TestTrial:
                 lambda: _fails(JavaMissing("no Java 17 was found", mend="Install one.")),
                 "no Java 17 was found. Install one.",
             ),
-            (lambda: on(TrialServer(fails_at=6)).open_node(), "the node went away."),
+            (on(TrialServer(fails_at=6)), "the node went away."),
         ],
         ids=["never starts", "goes away"],
     )
     def test_a_trial_that_fails_leaves_the_rest_of_the_advice(self, open_node: Callable[[], Any], why: str) -> None:
-        found = advised(MailCluster(JAMES), TrialWanted(60, open_node, 2, 3))
+        found = advised(MailCluster(JAMES), open_node)
 
         assert found.messages.untried == why
         assert found.messages.sample is not None

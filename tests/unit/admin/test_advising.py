@@ -5,9 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from mailmend.admin.schema.advising import MessageTables, _cautions
-from mailmend.admin.schema.measuring import MessageTraffic, QueueTraffic, refuse_other_keyspaces
-from mailmend.admin.schema.sampling import NAMES, Sample, SampledMessage
+from mailmend.admin.schema.advise import MessageTables, _cautions
+from mailmend.admin.schema.measuring import (
+    NAMES,
+    MessageTraffic,
+    QueueTraffic,
+    Sample,
+    SampledMessage,
+    refuse_other_keyspaces,
+)
 from mailmend.cql.schema.advice import ReadCost, TrialResult
 from mailmend.model.catalog.mail import MAILBOX, MESSAGE_ID, CompactionChoice
 from mailmend.model.durations import DAY

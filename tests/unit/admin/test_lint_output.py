@@ -16,7 +16,7 @@ from mailmend.admin.schema.lint import (
     rule_parts,
     subject_of,
 )
-from mailmend.admin.schema.lint_report import LintReport
+from mailmend.admin.schema.lint_page import LintReport
 from mailmend.cql.schema.lint.rule import LintFinding, Severity
 from mailmend.cql.schema.lint.rules import RULES, Ignore, rules_named
 from mailmend.cql.statements import Span

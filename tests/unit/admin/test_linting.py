@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mailmend.admin.schema.lint import LintSettings, lint_files, report_json
-from mailmend.admin.schema.lint_report import LintReport
+from mailmend.admin.schema.lint_page import LintReport
 from mailmend.cql.schema.lint.rule import LintFinding, Severity
 from mailmend.cql.schema.lint.rules import RULES, Ignore, rules_named
 from mailmend.cql.schema.lint.servers import ServerRelease

@@ -8,8 +8,7 @@ import pytest
 from rich.console import Console
 
 from mailmend.admin.frame.presenter import show
-from mailmend.admin.queue.configure import QueueAdvised, advise_on_queue
-from mailmend.admin.schema.advise import advise_document
+from mailmend.admin.queue.configure import QueueAdvised, advise_document, advise_on_queue
 from mailmend.admin.schema.measuring import GivenTraffic
 from mailmend.mailqueue.rules.configuration import configuration_of, event_json
 from mailmend.model.catalog.james_tables import EVENT_STORE

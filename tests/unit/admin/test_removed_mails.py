@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mailmend.admin.queue.removed_mails import RemovedMailsFile, RestoredLog, read_removed_mails, removed_mails_path
+from mailmend.admin.queue.kept_mails import RemovedMailsFile, RestoredLog, read_removed_mails, removed_mails_path
 from mailmend.mailqueue.codec import payload_of, queued_of
 from mailmend.mailqueue.rules.mails import Listed, QueuedMail, Whereabouts
 from mailmend.model.errors import StateUnwritable, WrongUse

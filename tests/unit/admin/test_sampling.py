@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailmend.admin.schema.sampling import (
+from mailmend.admin.schema.measuring import (
     CHANGED,
     MAILBOXES_AT_ONCE,
     NAMES,

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mailmend.admin.schema.lint import LintSettings, lint_files, lint_schema
-from mailmend.admin.schema.lint_report import FINGERPRINT, SCHEMA, LintReport, sarif, uri_of
+from mailmend.admin.schema.lint_page import FINGERPRINT, SCHEMA, LintReport, sarif, uri_of
 from mailmend.cql.schema.lint.rule import Severity
 from mailmend.cql.schema.lint.rules import RULES, Ignore, rules_named
 from mailmend.cql.schema.lint.subject import Subject, known_of
@@ -143,7 +143,7 @@ def test_files_are_named_as_uris(file: str, uri: str) -> None:
 
 @given(st.text(alphabet="ab \n\r\t\u00fc\U0001f600", max_size=30), st.data())
 def test_a_place_leads_back_to_its_text(text: str, data: st.DataObject) -> None:
-    from mailmend.admin.schema.lint_report import _region  # noqa: PLC0415 - the piece under test
+    from mailmend.admin.schema.lint_page import _region  # noqa: PLC0415 - the piece under test
     from mailmend.cql.statements import Span  # noqa: PLC0415
 
     start = data.draw(st.integers(0, len(text)))

@@ -37,7 +37,7 @@ def twin(monkeypatch: pytest.MonkeyPatch) -> SchemaTwin:
         yield OpenCluster(connection, held, clock)  # type: ignore[arg-type]
 
     monkeypatch.setattr(driver_nodes, "CassandraNodes", lambda cluster: cluster)
-    for module in ("plan", "apply", "verify", "history", "adopt"):
+    for module in ("plan", "apply", "verify", "migrating", "adopt"):
         monkeypatch.setattr(f"mailmend.admin.schema.{module}.open_cluster", opened)
     monkeypatch.setenv("MAILMEND_HOST", "127.0.0.1")
     return held

@@ -6,9 +6,8 @@ from uuid import UUID
 
 import pytest
 
-from mailmend.admin.schema.sampling import NAMES, SampledMessage, draw_sample
-from mailmend.admin.schema.trial import ROUNDS, SETTLE_SECONDS_MAX, TRACES_SECONDS_MAX, Trial, TrialNode
-from mailmend.admin.schema.trial_plan import TABLES
+from mailmend.admin.schema.measuring import NAMES, SampledMessage, draw_sample
+from mailmend.admin.schema.trial import ROUNDS, SETTLE_SECONDS_MAX, TABLES, TRACES_SECONDS_MAX, Trial, TrialNode
 from mailmend.cql.memory import MemoryTables
 from mailmend.model.catalog.mail import IMAP_UID, MAIL_TABLES, MESSAGE_ID, CompactionChoice
 from mailmend.model.errors import MailmendError

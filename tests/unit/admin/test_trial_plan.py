@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailmend.admin.schema.sampling import NAMES, SampledMessage
-from mailmend.admin.schema.trial_plan import (
+from mailmend.admin.schema.measuring import NAMES, SampledMessage
+from mailmend.admin.schema.trial import (
     SCALED,
     TABLES,
     history_of,
@@ -142,11 +142,11 @@ def test_mailboxes_are_opened_and_messages_looked_up_all_over_the_sample() -> No
 
 def test_of_large_mailboxes_fewer_are_opened(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two mailboxes of 25: 750 rows are 30 of them; 20 are opened at least, unless fewer are asked for."""
-    monkeypatch.setattr("mailmend.admin.schema.trial_plan.ROWS_OPENED_MAX", 750)
+    monkeypatch.setattr("mailmend.admin.schema.trial.ROWS_OPENED_MAX", 750)
     opened, looked_up = reads_of(sampled(50), 200)
     assert (len(opened), len(looked_up)) == (30, 200)
 
-    monkeypatch.setattr("mailmend.admin.schema.trial_plan.ROWS_OPENED_MAX", 1)
+    monkeypatch.setattr("mailmend.admin.schema.trial.ROWS_OPENED_MAX", 1)
     assert len(reads_of(sampled(50), 200)[0]) == 20
     assert len(reads_of(sampled(50), 5)[0]) == 5
 

@@ -320,7 +320,7 @@ def test_only_commands_of_the_queue_need_its_libraries() -> None:
 
 def test_commands_that_deliver_nothing_import_nothing_of_delivery() -> None:
     """A check, a repair, and the work on a queue's tables and topics begin without the modules of deliveries."""
-    modules = ("messages.check", "messages.repair", "queue.cleanup", "queue.reconcile", "queue.sweep")
+    modules = ("messages.check", "messages.repair", "queue.cleanup", "queue.reconcile", "queue.tend")
     imports = ", ".join(f"mailmend.admin.{module}" for module in modules)
     code = f"import sys, {imports}; print([name for name in sys.modules if name.startswith('mailmend.delivery')])"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

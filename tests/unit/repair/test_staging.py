@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailmend.admin.messages.staging import ROW_BYTES
+from mailmend.admin.messages.mending import ROW_BYTES
 from mailmend.model.catalog.mail import FAMILIES, MESSAGES
 from mailmend.model.sizes import TableSize
 from mailmend.model.table import Column, Row

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mailmend.admin.queue.removed_mails import read_removed_mails
+from mailmend.admin.queue.kept_mails import read_removed_mails
 from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from mailmend.model.catalog.mail_queue import DUE_MAILS, ENQUEUED_MAILS
 from mailmend.model.ids import EnqueueId

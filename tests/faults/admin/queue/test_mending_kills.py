@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mailmend.admin.queue.removed_mails import read_removed_mails
+from mailmend.admin.queue.kept_mails import read_removed_mails
 from mailmend.mailqueue.rabbitmq.broker.settings import topology_of
 from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from mailmend.model.ids import EnqueueId, QueueName, restored_id

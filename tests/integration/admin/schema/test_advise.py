@@ -12,8 +12,7 @@ import pytest
 
 from mailmend.admin.local.processes import require_free
 from mailmend.admin.local.server import sweep_folders
-from mailmend.admin.schema.measuring import Reading, message_traffic, queue_traffic
-from mailmend.admin.schema.sampling import draw_sample
+from mailmend.admin.schema.measuring import Reading, draw_sample, message_traffic, queue_traffic
 from mailmend.admin.schema.trial import PREFIX, Trial, given_node, started_node
 from mailmend.cql.driver.contact import Contact
 from mailmend.cql.driver.nodes import ask_every_node, sstables_of, traced

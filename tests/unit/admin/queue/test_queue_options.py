@@ -16,7 +16,7 @@ from mailmend.admin.queue import connections, openers, options
 from mailmend.admin.queue.group import QUEUE
 from mailmend.admin.queue.options import local_blobs
 from mailmend.admin.queue.request import QueueAnswer
-from mailmend.admin.queue.sweep import SweepRequest
+from mailmend.admin.queue.tend import SweepRequest
 from mailmend.cql.driver import session
 from mailmend.cql.schema.generations import AUGUST_2026
 from mailmend.mailqueue.blobs.s3 import S3Settings
@@ -50,7 +50,7 @@ def settings_seen(monkeypatch: pytest.MonkeyPatch) -> list[QueueSettings]:
         found.append(request.settings)
         return QueueAnswer(request, Swept())
 
-    monkeypatch.setattr("mailmend.admin.queue.sweep.sweep", look)
+    monkeypatch.setattr("mailmend.admin.queue.tend.sweep", look)
     return found
 
 

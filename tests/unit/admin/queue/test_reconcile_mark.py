@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from mailmend.admin.queue.removed_mails import read_removed_mails
+from mailmend.admin.queue.kept_mails import read_removed_mails
 from mailmend.model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS
 from mailmend.model.errors import TimedOut
 from mailmend.model.operations import Change, Remove, Scan
