@@ -1,6 +1,6 @@
 """The schema of a keyspace as a value: the expected one (from the catalog) or a live one (read from a server)."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -88,6 +88,25 @@ EMPTY = Schema((), ())
 """The schema of a keyspace that was just created."""
 
 
+def names_of(parts: Iterable[SchemaPart | Column]) -> frozenset[str]:
+    """The names as the server knows them."""
+    return frozenset(part.name for part in parts)
+
+
+def by_name(parts: Iterable[P]) -> dict[str, P]:
+    return {part.name: part for part in parts}
+
+
+def among(parts: Iterable[P], names: Container[str]) -> tuple[P, ...]:
+    """The parts whose names are among these, in their order."""
+    return tuple(part for part in parts if part.name in names)
+
+
+def all_but(parts: Iterable[P], names: Container[str]) -> tuple[P, ...]:
+    """The parts whose names are not among these, in their order."""
+    return tuple(part for part in parts if part.name not in names)
+
+
 def find(parts: Iterable[P], spelling: str) -> P | None:
     name = name_of(spelling)
     for part in parts:
@@ -105,12 +124,12 @@ def put(parts: tuple[P, ...], new: P) -> tuple[P, ...]:
 
 
 def without(parts: tuple[P, ...], spelling: str) -> tuple[P, ...]:
-    return tuple(part for part in parts if part.name != name_of(spelling))
+    return all_but(parts, {name_of(spelling)})
 
 
 def in_order_of_use(types: Iterable[UserType]) -> tuple[UserType, ...]:
     """Each type after those that its fields use; otherwise in the order given."""
-    left = {user_type.name: user_type for user_type in types}
+    left = by_name(types)
     ordered: dict[str, UserType] = {}
     while left:
         ready = [name for name, user_type in left.items() if not (_used_by(user_type) & left.keys()) - {name}]

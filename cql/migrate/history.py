@@ -8,7 +8,7 @@ the same command continues: the baseline is written last and removed first, so a
 all rows are there. James's schema version is written when a person asks for it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -30,6 +30,8 @@ from mailmend.cql.schema.migrations import (
     Unlock,
     checksum_of,
     digests,
+    file_names,
+    without_entry,
 )
 from mailmend.cql.schema.upgrades import Adoption, Standing, VersionStep, decide_adoption, decide_version
 from mailmend.model.catalog.james_tables import SCHEMA_VERSION
@@ -74,22 +76,48 @@ class LeaseSource(Protocol):
         ...
 
 
-_OF_ENTRIES = {name: name for name in ("checksum", "chain", "statements", "claim", "owner", "note")} | {
+_OF_ENTRIES = {
+    "checksum": "checksum",
+    "chain": "chain",
+    "statements": "statements",
+    "claim": "claim",
+    "owner": "owner",
+    "note": "note",
     "donestatements": "done",
     "startedat": "started_at",
     "endedat": "ended_at",
     "toolversion": "version",
 }
-"""Columns by the fields that they hold as they are; the others are read and written one by one."""
+"""Fields by the columns that hold them as they are; the others are read and written one by one."""
 
-_OF_STATEMENTS = {name: name for name in ("number", "position", "checksum", "attempt", "cql", "error")} | {
+_OF_STATEMENTS = {
+    "number": "number",
+    "position": "position",
+    "checksum": "checksum",
+    "attempt": "attempt",
+    "cql": "cql",
+    "error": "error",
     "startedat": "started_at",
     "endedat": "ended_at",
 }
-_OF_BASELINES = {name: name for name in ("generation", "objects", "migrations", "owner")} | {
+_OF_BASELINES = {
+    "generation": "generation",
+    "objects": "objects",
+    "migrations": "migrations",
+    "owner": "owner",
     "adoptedat": "adopted_at",
     "toolversion": "version",
 }
+
+
+def _cells(record: Entry | Baseline, fields: Mapping[str, str]) -> dict[str, Any]:
+    """The fields of a record as the cells of its row."""
+    return {column: getattr(record, name) for column, name in fields.items()}
+
+
+def _values(row: Row, fields: Mapping[str, str]) -> dict[str, Any]:
+    """The cells of a row as the fields of its record."""
+    return {name: row[column] for column, name in fields.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,13 +132,12 @@ class History:
 
     def entries(self) -> tuple[Entry, ...]:
         """The applied and running migrations, by number."""
-        seen = self.rows.read(Read(SCHEMA_MIGRATION, (self.keyspace,), Level.SERIAL))
-        return tuple(_entry(stored.row) for stored in seen)
+        rows = self._rows_of(Read(SCHEMA_MIGRATION, (self.keyspace,), Level.SERIAL))
+        return tuple(map(_entry, rows))
 
     def statements(self, number: int) -> tuple[StatementEntry, ...]:
         """The begun statements of one migration, by position."""
-        seen = self.rows.read(Read(SCHEMA_STATEMENT, (self.keyspace, number)))
-        return tuple(_statement(stored.row) for stored in seen)
+        return tuple(map(_statement, self._rows_of(Read(SCHEMA_STATEMENT, (self.keyspace, number)))))
 
     def record(self) -> LedgerRecord:
         entries = self.entries()
@@ -122,8 +149,7 @@ class History:
 
     def unlocks(self) -> tuple[Unlock, ...]:
         """The leases that were ended by force, newest first."""
-        seen = self.rows.read(Read(SCHEMA_UNLOCK, (self.keyspace,)))
-        return tuple(_unlock(stored.row) for stored in seen)
+        return tuple(map(_unlock, self._rows_of(Read(SCHEMA_UNLOCK, (self.keyspace,)))))
 
     def begin(self, migration: Migration, claim: UUID, standing: Entry | None) -> Entry:
         """Record the migration as running under our claim; `standing` is what an earlier applier left of it."""
@@ -151,18 +177,20 @@ class History:
         for migration in migrations:
             entry = self._entry(migration, MigrationState.BASELINE, claim)
             entries.append(replace(entry, started_at=now, ended_at=now, note=note))
-        return tuple(self._settled(PutIfAbsent(SCHEMA_MIGRATION, self._row(entry)), entry) for entry in entries)
+        for entry in entries:
+            self._settled(PutIfAbsent(SCHEMA_MIGRATION, self._row(entry)), entry)
+        return tuple(entries)
 
     def adoption(self) -> Baseline | None:
         """The baseline at adoption; None where the keyspace was not adopted."""
-        seen = self.rows.read(Read(SCHEMA_BASELINE, (self.keyspace,), Level.SERIAL))
-        if not seen:
+        rows = self._rows_of(Read(SCHEMA_BASELINE, (self.keyspace,), Level.SERIAL))
+        if not rows:
             return None
-        return _baseline(seen[0].row)
+        return _baseline(rows[0])
 
     def put_adoption(self, baseline: Baseline) -> None:
         """Record the adoption."""
-        cells = {column: getattr(baseline, name) for column, name in _OF_BASELINES.items()}
+        cells = _cells(baseline, _OF_BASELINES)
         row = {"keyspacename": self.keyspace, "fingerprint": baseline.fingerprint, **cells}
         self._settle_adoption(PutIfAbsent(SCHEMA_BASELINE, row), baseline)
 
@@ -170,6 +198,9 @@ class History:
         """Remove the baseline."""
         expected = {"fingerprint": baseline.fingerprint, "adoptedat": baseline.adopted_at}
         self._settle_adoption(RemoveIf(SCHEMA_BASELINE, (self.keyspace,), expected), None)
+
+    def _rows_of(self, read: Read) -> list[Row]:
+        return [seen.row for seen in self.rows.read(read)]
 
     def _settle_adoption(self, write: Conditional, wanted: Baseline | None) -> None:
         """Carry out a conditional write; where its answer is lost, a SERIAL read decides."""
@@ -224,7 +255,9 @@ class History:
 
     def _changed(self, standing: Entry, entry: Entry) -> Entry:
         row = self._row(entry)
-        cells = {column.name: row.get(column.name) for column in SCHEMA_MIGRATION.regular}
+        cells = {}
+        for column in SCHEMA_MIGRATION.regular:
+            cells[column.name] = row.get(column.name)
         write = ChangeIf(SCHEMA_MIGRATION, (self.keyspace, entry.number), {"claim": standing.claim}, assign=cells)
         return self._settled(write, entry, standing.claim)
 
@@ -233,7 +266,7 @@ class History:
         try:
             applied = self.rows.attempt(write).applied
         except DoubtfulWrite:
-            standing = next((entry for entry in self.entries() if entry.number == wanted.number), None)
+            standing = LedgerRecord(self.entries()).entry(wanted.number)
             if standing == wanted:
                 return wanted
             if standing is None or standing.claim in {wanted.claim, before}:
@@ -260,7 +293,7 @@ class History:
             "name": entry.file.name,
             "phase": entry.file.phase.value,
             "state": entry.state.value,
-            **{column: getattr(entry, name) for column, name in _OF_ENTRIES.items()},
+            **_cells(entry, _OF_ENTRIES),
         }
 
     def _now(self) -> datetime:
@@ -274,17 +307,17 @@ def _unlock(row: Row) -> Unlock:
 def _entry(row: Row) -> Entry:
     file = FileName(row["number"], Phase(row["phase"]), row["name"])
     state = MigrationState(row["state"])
-    cells = {name: row[column] for column, name in _OF_ENTRIES.items()}
+    cells = _values(row, _OF_ENTRIES)
     return Entry(file=file, state=state, **{**cells, "note": row["note"] or ""})
 
 
 def _statement(row: Row) -> StatementEntry:
-    cells = {name: row[column] for column, name in _OF_STATEMENTS.items()}
+    cells = _values(row, _OF_STATEMENTS)
     return StatementEntry(state=StatementState(row["state"]), **{**cells, "error": row["error"] or ""})
 
 
 def _baseline(row: Row) -> Baseline:
-    cells = {name: row[column] for column, name in _OF_BASELINES.items()}
+    cells = _values(row, _OF_BASELINES)
     return Baseline(**{**cells, "objects": dict(row["objects"]), "migrations": tuple(row["migrations"] or ())})
 
 
@@ -326,14 +359,13 @@ def adopt(server: SchemaServer, history: History, leases: LeaseSource, migration
                 f"{keyspace} has become {adoption.standing.value} meanwhile", mend="Type the same command again."
             )
         held.check()
-        known = {entry.number for entry in history.entries()}
-        left = [migration for migration in migrations if migration.number not in known]
+        left = without_entry(migrations, history.entries())
         generation = adoption.recognition.generation.name
         history.baseline(left, history.clock.new_uuid(), f"{_ADOPTED}{generation}")
         baseline = Baseline(
             generation,
             digests(live_schema(server, keyspace)),
-            tuple(str(migration.file) for migration in migrations),
+            file_names(migrations),
             instant_of(history.clock.micros()),
             history.owner,
             history.version,
@@ -353,7 +385,10 @@ def forget(history: History, leases: LeaseSource) -> Baseline | None:
     with leases.held(KeyspaceLease.SCHEMA.of(keyspace), "schema adopt --forget") as held:
         entries = history.entries()
         baseline = history.adoption()
-        applied = [str(entry.file) for entry in entries if entry.state is not MigrationState.BASELINE]
+        applied = []
+        for entry in entries:
+            if entry.state is not MigrationState.BASELINE:
+                applied.append(str(entry.file))
         if baseline is not None and applied:
             raise UnsafeRequest(
                 f"{keyspace} was adopted, and then migrated: {', '.join(applied)}; forgetting would lose that history",

@@ -13,7 +13,14 @@ from mailmend.cql.applying import Step, creations, keyspace_step
 from mailmend.cql.introspect import SchemaServer, keyspace_exists, keyspaces_of, live_schema
 from mailmend.cql.migrate.files import Spelling
 from mailmend.cql.render import Replication, in_every_data_centre, parse_version
-from mailmend.cql.schema.generations import holds_mail, recognise, tables_of_others, was_made_here
+from mailmend.cql.schema.generations import (
+    MAIL_TABLE_NAMES,
+    holds_mail,
+    recognise,
+    tables_besides,
+    tables_of_others,
+    was_made_here,
+)
 from mailmend.cql.schema.lint.refused_options import refused_options
 from mailmend.cql.schema.lint.servers import ServerRelease, exact_release, refused_by_version
 from mailmend.cql.schema.migration_plan import (
@@ -23,11 +30,12 @@ from mailmend.cql.schema.migration_plan import (
     Way,
     decide,
     declared_by,
+    statements_of,
 )
 from mailmend.cql.schema.migrations import LedgerRecord, Migration, Phase
-from mailmend.model.catalog.mail import MAIL_TABLES, SCHEMA, CompactionChoice, compacted
+from mailmend.model.catalog.mail import SCHEMA, CompactionChoice, compacted
 from mailmend.model.errors import BadMigration, LikeAnotherKeyspace, ReplicationNeeded, TablesOfOthers, WrongUse
-from mailmend.model.keyspace import Schema
+from mailmend.model.keyspace import Schema, among, names_of
 from mailmend.model.names import name_of, slips, spelled
 
 
@@ -68,10 +76,10 @@ class RolloutRequest:
         if self.ours:
             others = tables_of_others(live)
         else:
-            named: set[str] = set()
-            for migration in self.migrations:
-                named.update(name_of(parsed.statement.about) for parsed in migration.statements)
-            others = [table.spelling for table in live.tables if table.name not in named]
+            named = set()
+            for parsed in statements_of(self.migrations):
+                named.add(name_of(parsed.statement.about))
+            others = tables_besides(live, named)
         if others and not self.into_existing:
             raise TablesOfOthers(self.keyspace, others)
 
@@ -150,14 +158,16 @@ def _refuse_unknown(planned: PlannedStatement, release: ServerRelease | None) ->
     """Refuse classes and options that the server does not know, before anything is changed."""
     if release is None or planned.way is Way.RECORD:
         return
-    refused = [*refused_options(planned.statement, release)]
-    refused += [(text, "") for text in refused_by_version(planned.statement, release)]
-    if refused:
-        fixes = [near for _, near in refused if near]
-        raise BadMigration(
-            f"{planned.place}: the server would refuse it: {'; '.join(text for text, _ in refused)}",
-            mend=" ".join([*fixes, "Nothing of this plan was run."]),
-        )
+    problems = []
+    mends = []
+    for problem, fix in refused_options(planned.statement, release):
+        problems.append(problem)
+        if fix:
+            mends.append(fix)
+    problems.extend(refused_by_version(planned.statement, release))
+    if problems:
+        mends.append("Nothing of this plan was run.")
+        raise BadMigration(f"{planned.place}: the server would refuse it: {'; '.join(problems)}", mend=" ".join(mends))
 
 
 def _refuse_typo(server: SchemaServer, request: RolloutRequest) -> None:
@@ -198,16 +208,15 @@ def _besides(server: SchemaServer, request: RolloutRequest, plan: MigrationPlan,
             return ()
         return _lacking(server, request, live)
     declared = declared_by(plan.reached)
-    types = tuple(user_type for user_type in SCHEMA.types if declared.user_type(user_type.name))
-    tables = compacted((table for table in SCHEMA.tables if declared.table(table.name)), request.compaction)
-    wanted = Schema(types, tables)
+    types = among(SCHEMA.types, names_of(declared.types))
+    tables = among(SCHEMA.tables, names_of(declared.tables))
+    wanted = Schema(types, compacted(tables, request.compaction))
     return tuple(creations(request.keyspace, wanted, plan.expected, parse_version(server.release_version)))
 
 
 def _lacking(server: SchemaServer, request: RolloutRequest, live: Schema) -> tuple[Step, ...]:
     """What mailmend needs and a keyspace of James lacks, in the form of that keyspace's generation."""
     schema = recognise(live).generation.schema
-    names = {table.name for table in MAIL_TABLES}
-    needed = compacted((table for table in schema.tables if table.name in names), request.compaction)
-    wanted = Schema(schema.types, needed)
+    needed = among(schema.tables, MAIL_TABLE_NAMES)
+    wanted = Schema(schema.types, compacted(needed, request.compaction))
     return tuple(creations(request.keyspace, wanted, live, parse_version(server.release_version)))

@@ -5,11 +5,11 @@ changes are proposed only on request: options, because they may rewrite tables, 
 because they may belong to another application.
 """
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
-from mailmend.cql.schema.difference import Aspect, Difference, differences, with_lifetimes
+from mailmend.cql.schema.difference import Aspect, Difference, differences, options_among, with_lifetimes
 from mailmend.cql.schema.risk import Assessment, Risk
 from mailmend.cql.statements import (
     AddColumns,
@@ -31,7 +31,7 @@ from mailmend.cql.statements import (
 )
 from mailmend.model.cql_types import names_in, normal_type
 from mailmend.model.errors import SchemaRefused
-from mailmend.model.keyspace import Schema
+from mailmend.model.keyspace import Schema, all_but, by_name
 from mailmend.model.names import name_of
 from mailmend.model.table import Column, Table, UserType
 
@@ -80,6 +80,10 @@ class Gap:
     def of(self, *aspects: Aspect) -> Iterator[Difference]:
         return (difference for difference in self.found if difference.aspect in aspects)
 
+    def owners(self, *aspects: Aspect) -> frozenset[str]:
+        """The names of the tables, types and views that differ in one of these aspects."""
+        return frozenset(name_of(difference.owner) for difference in self.of(*aspects))
+
     @property
     def removes(self) -> bool:
         return Include.REMOVALS in self.include
@@ -99,7 +103,10 @@ def changes(gap: Gap) -> tuple[SchemaChange, ...]:
 def _steps(gap: Gap) -> Iterator[SchemaChange]:
     types = tuple(_types(gap))
     tables = tuple(_tables(gap))
-    waiting = frozenset(name_of(table.owner) for table in tables if table.manual)
+    waiting = set()
+    for change in tables:
+        if change.manual:
+            waiting.add(name_of(change.owner))
     yield from _drops_of_views_and_indexes(gap, waiting)
     yield from types
     yield from tables
@@ -123,35 +130,38 @@ def _manual(owner: str, how: str) -> SchemaChange:
     return SchemaChange(owner, None, Assessment((Risk.NONE,), "CQL has no statement for it; nothing runs."), how)
 
 
-def _drops_of_views_and_indexes(gap: Gap, waiting: frozenset[str]) -> Iterator[SchemaChange]:
+def _drops_of_views_and_indexes(gap: Gap, waiting: Container[str]) -> Iterator[SchemaChange]:
     """First of all: a column with a view or an index on it cannot be dropped."""
     views = {Aspect.DIFFERENT_VIEW}
     indexes = {Aspect.DIFFERENT_INDEX}
     if gap.removes:
         views.add(Aspect.UNEXPECTED_VIEW)
         indexes.add(Aspect.UNEXPECTED_INDEX)
-    bases = {view.table.name: name_of(view.base) for view in gap.expected.views}
+    expected = by_name(gap.expected.views)
     for difference in gap.of(*views):
-        if bases.get(name_of(difference.owner)) not in waiting:
+        view = expected.get(name_of(difference.owner))
+        if view is None or name_of(view.base) not in waiting:
             yield gap.step(difference.owner, DropView(Name(difference.owner)))
     for difference in gap.of(*indexes):
         if difference.aspect is Aspect.UNEXPECTED_INDEX or name_of(difference.owner) not in waiting:
             yield gap.step(difference.owner, DropIndex(Name(difference.subject)))
 
 
-def _creations_of_indexes_and_views(gap: Gap, waiting: frozenset[str]) -> Iterator[SchemaChange]:
+def _creations_of_indexes_and_views(gap: Gap, waiting: Container[str]) -> Iterator[SchemaChange]:
     """The changes of a table that is changed by hand wait for that: on the present table they would differ."""
-    lacking = {name_of(difference.subject) for difference in gap.of(Aspect.MISSING_INDEX, Aspect.DIFFERENT_INDEX)}
+    lacking = set()
+    for difference in gap.of(Aspect.MISSING_INDEX, Aspect.DIFFERENT_INDEX):
+        lacking.add(name_of(difference.subject))
     for index in gap.expected.indexes:
         if name_of(index.spelling) in lacking and name_of(index.table) in waiting:
             yield _manual(index.table, _WAITS.format(name=index.spelling, table=index.table))
         elif name_of(index.spelling) in lacking:
             yield gap.step(index.table, CreateIndex(Name(index.table), index))
-    lacking = {name_of(difference.owner) for difference in gap.of(Aspect.MISSING_VIEW, Aspect.DIFFERENT_VIEW)}
+    lacking_views = gap.owners(Aspect.MISSING_VIEW, Aspect.DIFFERENT_VIEW)
     for view in gap.expected.views:
-        if view.table.name in lacking and name_of(view.base) in waiting:
+        if view.table.name in lacking_views and name_of(view.base) in waiting:
             yield _manual(view.table.spelling, _WAITS.format(name=view.table.spelling, table=view.base))
-        elif view.table.name in lacking:
+        elif view.table.name in lacking_views:
             yield gap.step(view.table.spelling, CreateView(Name(view.table.spelling), view))
         else:
             yield from _options(gap, view.table, SetViewOptions)
@@ -170,21 +180,28 @@ def _types(gap: Gap) -> Iterator[SchemaChange]:
 def _fields_added(gap: Gap, wanted: UserType, found: UserType) -> Iterator[SchemaChange]:
     """Fields can only be added at the end, and only while no key holds the type."""
     count = len(found.fields)
-    in_a_key = any(found.name in names_in(column.type) for table in gap.live.tables for column in table.key)
-    if wanted.normal_fields[:count] != found.normal_fields or in_a_key:
+    if wanted.normal_fields[:count] != found.normal_fields or _is_in_a_key(found, gap.live):
         yield _manual(wanted.spelling, _TYPE_BY_HAND.format(name=wanted.spelling))
         return
     for name, text in wanted.fields[count:]:
         yield gap.step(wanted.spelling, AddField(Name(wanted.spelling), name, text))
 
 
+def _is_in_a_key(user_type: UserType, schema: Schema) -> bool:
+    for table in schema.tables:
+        for column in table.key:
+            if user_type.name in names_in(column.type):
+                return True
+    return False
+
+
 def _tables(gap: Gap) -> Iterator[SchemaChange]:
-    keyed_otherwise = {difference.owner for difference in gap.of(Aspect.DIFFERENT_KEY, Aspect.DIFFERENT_ORDER)}
+    keyed_otherwise = gap.owners(Aspect.DIFFERENT_KEY, Aspect.DIFFERENT_ORDER)
     for wanted in gap.expected.tables:
         found = gap.live.table(wanted.name)
         if found is None:
             yield gap.step(wanted.spelling, CreateTable(Name(wanted.spelling), wanted))
-        elif wanted.spelling in keyed_otherwise or _becomes_counters(wanted, found):
+        elif wanted.name in keyed_otherwise or _becomes_counters(wanted, found):
             yield _manual(wanted.spelling, _table_by_hand(gap, wanted))
         else:
             yield from _columns(gap, wanted, found)
@@ -193,21 +210,30 @@ def _tables(gap: Gap) -> Iterator[SchemaChange]:
 
 def _becomes_counters(wanted: Table, found: Table) -> bool:
     """Whether only the wanted one counts: counters need tables of their own."""
-    return any(column.is_counter for column in wanted.columns) is not any(column.is_counter for column in found.columns)
+    return _counts(wanted) is not _counts(found)
+
+
+def _counts(table: Table) -> bool:
+    return any(column.is_counter for column in table.columns)
 
 
 def _columns(gap: Gap, wanted: Table, found: Table) -> Iterator[SchemaChange]:
-    unexpected = tuple(column.spelling for column in found.columns if column.name not in wanted)
-    missing = [column for column in wanted.columns if column.name not in found]
-    once = {column.name: column for column in found.dropped}
-    added = tuple(part for part in missing if once.get(part.name, part).shape == part.shape)
+    unexpected = all_but(found.columns, wanted.names)
     if unexpected and gap.removes:
-        yield gap.step(wanted.spelling, DropColumns(Name(wanted.spelling), unexpected))
+        spellings = tuple(column.spelling for column in unexpected)
+        yield gap.step(wanted.spelling, DropColumns(Name(wanted.spelling), spellings))
+    once = by_name(found.dropped)
+    added = []
+    refused = []
+    for column in all_but(wanted.columns, found.names):
+        if once.get(column.name, column).shape == column.shape:
+            added.append(column)
+        else:
+            refused.append(column)
     if added:
-        yield gap.step(wanted.spelling, AddColumns(Name(wanted.spelling), added))
-    for column in missing:
-        if column not in added:
-            yield _manual(wanted.spelling, _column_by_hand(gap, wanted, column, once[column.name]))
+        yield gap.step(wanted.spelling, AddColumns(Name(wanted.spelling), tuple(added)))
+    for column in refused:
+        yield _manual(wanted.spelling, _column_by_hand(gap, wanted, column, once[column.name]))
     for column in wanted.columns:
         if column.name in found and column.shape != found.column(column.name).shape:
             yield _manual(wanted.spelling, _column_by_hand(gap, wanted, column, found.column(column.name)))
@@ -223,7 +249,7 @@ def _options(gap: Gap, wanted: Table, kind: type[SetOptions] = SetOptions) -> It
             names.add(difference.subject)
     declared = {**wanted.options, **wanted.literals(comment=False)}
     if names and Include.OPTIONS in gap.include:
-        literals = {name: literal for name, literal in declared.items() if name in names}
+        literals = options_among(declared, names)
         yield gap.step(wanted.spelling, kind(Name(wanted.spelling), literals))
 
 
@@ -231,7 +257,7 @@ def _drops_of_tables_and_types(gap: Gap) -> Iterator[SchemaChange]:
     """Types last, each before those that it uses; one that a column still has cannot go."""
     for difference in gap.of(Aspect.UNEXPECTED_TABLE):
         yield gap.step(difference.owner, DropTable(Name(difference.owner)))
-    unexpected = {name_of(difference.owner) for difference in gap.of(Aspect.UNEXPECTED_TYPE)}
+    unexpected = gap.owners(Aspect.UNEXPECTED_TYPE)
     for user_type in reversed(gap.live.types):
         if user_type.name in unexpected:
             yield gap.step(user_type.spelling, DropType(Name(user_type.spelling)))

@@ -6,13 +6,13 @@ James left behind.
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TypeVar
 
 from mailmend.cql.schema.risk import OPTION_DEFAULTS
-from mailmend.model.keyspace import Index, Schema, View
+from mailmend.model.keyspace import Index, Schema, View, by_name
 from mailmend.model.names import map_literal, name_of, pairs_of, text_of
 from mailmend.model.table import Table, UserType
 
@@ -90,7 +90,7 @@ def _compare(
     text: Callable[[P], str],
     within: Callable[[P, P], Iterator[Difference]] = lambda _, __: iter(()),
 ) -> Iterator[Difference]:
-    found = {part.name: part for part in live}
+    found = by_name(live)
     for wanted in expected:
         other = found.pop(wanted.name, None)
         if other is None:
@@ -101,6 +101,10 @@ def _compare(
             yield from within(wanted, other)
     for other in found.values():
         yield Difference(Aspect[f"UNEXPECTED_{kind}"], *_place(other), found=text(other))
+
+
+def aspects_of(found: Iterable[Difference]) -> frozenset[Aspect]:
+    return frozenset(difference.aspect for difference in found)
 
 
 def _place(part: UserType | Table | Index | View) -> tuple[str, str]:
@@ -212,7 +216,7 @@ def _between_columns(wanted: Table, found: Table) -> Iterator[Difference]:
 
 def with_lifetimes(expected: Schema, live: Schema) -> Schema:
     """The expected schema with the default lifetimes written out for tables that exist in the live one."""
-    found = {table.name: table for table in live.tables}
+    found = by_name(live.tables)
     tables = []
     for table in expected.tables:
         if table.name in found:
@@ -223,7 +227,7 @@ def with_lifetimes(expected: Schema, live: Schema) -> Schema:
 
 
 def _with_lifetimes(table: Table, live: Table) -> Table:
-    defaults = {name: value for name, value in OPTION_DEFAULTS.items() if name in live.options}
+    defaults = options_among(OPTION_DEFAULTS, live.options)
     table = replace(table, options={**defaults, **table.options})
     if live.compaction is None or not _expires_unsafely(live.compaction.literal):
         return table
@@ -276,6 +280,11 @@ def _between_options(wanted: Table, found: Table) -> Iterator[Difference]:
         live_text = option_text(live.get(name, _KEPT_AS_NULL.get(name, "")))
         if not option_says(text, live_text):
             yield Difference(Aspect.DIFFERENT_OPTION, wanted.spelling, name, text, live_text)
+
+
+def options_among(options: Mapping[str, str], names: Container[str]) -> dict[str, str]:
+    """The options whose names are among these."""
+    return {name: literal for name, literal in options.items() if name in names}
 
 
 def option_text(literal: str) -> str:

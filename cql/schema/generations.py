@@ -6,7 +6,7 @@ additional columns are left alone and kept in before-images.
 Source: facts about James 3.8.1 (its own DDL), 3.9, August and September 2026 (JAMES-4198, JAMES-4225).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from mailmend.cql.schema.changes import Gap, Include
@@ -22,7 +22,7 @@ from mailmend.model.catalog.mail import (
     compacted,
 )
 from mailmend.model.catalog.mail_queue import JAMES_QUEUE_TABLES, OWN_QUEUE_TABLES, QUEUE_TABLES
-from mailmend.model.keyspace import Schema
+from mailmend.model.keyspace import Schema, all_but, names_of
 from mailmend.model.names import name_of
 from mailmend.model.table import Canonical, Column, Table, columns
 
@@ -36,22 +36,24 @@ class Generation:
 
 
 def _with(schema: Schema, besides: Mapping[str, tuple[Column, ...]]) -> Schema:
-    tables = tuple(table.with_columns(table.columns + besides.get(table.name, ())) for table in schema.tables)
-    return Schema(schema.types, tables)
+    tables = []
+    for table in schema.tables:
+        tables.append(table.with_columns(table.columns + besides.get(table.name, ())))
+    return Schema(schema.types, tuple(tables))
 
 
 def _without(schema: Schema, table: str, column: str) -> Schema:
     tables = []
     for declared in schema.tables:
         if declared.name == table:
-            tables.append(declared.with_columns(kept for kept in declared.columns if kept.name != column))
+            tables.append(declared.with_columns(all_but(declared.columns, {column})))
         else:
             tables.append(declared)
     return Schema(schema.types, tuple(tables))
 
 
 def _instead(schema: Schema, gone: frozenset[str], tables: tuple[Table, ...]) -> Schema:
-    return Schema(schema.types, (*(table for table in schema.tables if table.name not in gone), *tables))
+    return Schema(schema.types, (*all_but(schema.tables, gone), *tables))
 
 
 FLAG_USER = Column("flagUser", "boolean", canonical=Canonical.FLAG)
@@ -84,9 +86,7 @@ REBUILDABLE = frozenset(
 )
 """The names of the tables that a repair can fill again from the truth."""
 
-NEWEST = Generation(
-    "September 2026 (JAMES-4225)", _instead(SCHEMA, frozenset(table.name for table in OWN_QUEUE_TABLES), ())
-)
+NEWEST = Generation("September 2026 (JAMES-4225)", _instead(SCHEMA, names_of(OWN_QUEUE_TABLES), ()))
 AUGUST_2026 = Generation(
     "August 2026",
     _with(
@@ -104,14 +104,22 @@ JAMES_3_8 = Generation("3.8.1", _instead(JAMES_3_9.schema, frozenset({"thread_2"
 GENERATIONS = (NEWEST, AUGUST_2026, JAMES_3_9, JAMES_3_8)
 """Newest first: a keyspace that fits several equally well counts as the newest of them."""
 
+MAIL_TABLE_NAMES = names_of(MAIL_TABLES)
+"""The names of the tables that mailmend reads and writes."""
+
 _BESIDE = frozenset(table.spelling for table in (*BESIDE_TABLES, *JAMES_QUEUE_TABLES, *_OLD_THREADS))
-_OF_THE_QUEUE = frozenset(table.name for table in QUEUE_TABLES)
-_LEFT_BEHIND = frozenset(
-    (table.spelling, column.name)
-    for generation in GENERATIONS
-    for table in generation.schema.tables
-    for column in table.columns
-)
+_OF_THE_QUEUE = names_of(QUEUE_TABLES)
+
+
+def _columns_declared() -> Iterator[tuple[str, str]]:
+    """(spelling of the table, name of the column) of every column that a generation declares."""
+    for generation in GENERATIONS:
+        for table in generation.schema.tables:
+            for name in table.names:
+                yield table.spelling, name
+
+
+_LEFT_BEHIND = frozenset(_columns_declared())
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +146,10 @@ class Recognition:
 def recognise(live: Schema) -> Recognition:
     """Find the generation that differs least from the live schema, and the differences."""
     made_here = was_made_here(live)
-    return min((_judged(generation, live, made_here=made_here) for generation in GENERATIONS), key=_distance)
+    recognitions = []
+    for generation in GENERATIONS:
+        recognitions.append(_judged(generation, live, made_here=made_here))
+    return min(recognitions, key=_distance)
 
 
 def judge(expected: Schema, live: Schema, *, made_here: bool) -> tuple[tuple[Difference, ...], tuple[Difference, ...]]:
@@ -164,15 +175,22 @@ def tables_of_others(live: Schema) -> tuple[str, ...]:
         return ()
     known = set(_OF_THE_QUEUE)
     for generation in GENERATIONS:
-        known.update(table.name for table in generation.schema.tables)
-    return tuple(table.spelling for table in live.tables if table.name not in known)
+        known |= names_of(generation.schema.tables)
+    return tables_besides(live, known)
+
+
+def tables_besides(live: Schema, known: Container[str]) -> tuple[str, ...]:
+    """The spellings of the live tables whose names are not among the known ones."""
+    return tuple(table.spelling for table in all_but(live.tables, known))
 
 
 def _keyed_alike(table: Table, found: Table | None) -> bool:
     """Whether it is the table, and not another of the same name."""
-    return found is not None and [(column.name, column.shape) for column in found.key] == [
-        (column.name, column.shape) for column in table.key
-    ]
+    return found is not None and _key_shapes(found) == _key_shapes(table)
+
+
+def _key_shapes(table: Table) -> list[tuple[str, str]]:
+    return [(column.name, column.shape) for column in table.key]
 
 
 def was_made_here(live: Schema) -> bool:
@@ -192,8 +210,11 @@ def was_made_here(live: Schema) -> bool:
 
 def declared(generation: Generation, live: Schema, *, made_here: bool) -> Schema:
     """All that a keyspace of that generation should hold; James's keyspaces need not have our own queue tables."""
-    ours = (table for table in OWN_QUEUE_TABLES if made_here or live.table(table.name) is not None)
-    return Schema(generation.schema.types, (*generation.schema.tables, *ours))
+    tables = list(generation.schema.tables)
+    for table in OWN_QUEUE_TABLES:
+        if made_here or live.table(table.name) is not None:
+            tables.append(table)
+    return Schema(generation.schema.types, tuple(tables))
 
 
 def _judged(generation: Generation, live: Schema, *, made_here: bool) -> Recognition:
@@ -267,11 +288,21 @@ def gap_to_catalog(
     wanted = [table for table in schema.tables if whole or _asked_for(table.name, live)]
     tables = compacted(wanted, choice or chosen_compaction(live))
     known = Schema(schema.types, tables)
-    others = tuple(table for table in live.tables if known.table(table.name) is None)
-    types = tuple(user_type for user_type in live.types if known.user_type(user_type.name) is None)
-    expected = replace(known, types=(*known.types, *types), tables=(*known.tables, *others))
-    return Gap(expected, live, include, REBUILDABLE)
+    return Gap(_with_others(known, live), live, include, REBUILDABLE)
+
+
+def _with_others(known: Schema, live: Schema) -> Schema:
+    """The known schema with those live types and tables that it does not have."""
+    types = list(known.types)
+    for user_type in live.types:
+        if known.user_type(user_type.name) is None:
+            types.append(user_type)
+    tables = list(known.tables)
+    for table in live.tables:
+        if known.table(table.name) is None:
+            tables.append(table)
+    return replace(known, types=tuple(types), tables=tuple(tables))
 
 
 def _asked_for(name: str, live: Schema) -> bool:
-    return name in {table.name for table in MAIL_TABLES} or live.table(name) is not None
+    return name in MAIL_TABLE_NAMES or live.table(name) is not None

@@ -8,12 +8,19 @@ other people's migrations, what they make of an empty keyspace. In both cases th
 were edited, migrations that were begun and not ended, changes since the keyspace was adopted.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from uuid import UUID
 
-from mailmend.cql.schema.difference import Aspect, Difference, differences, endangers, with_lifetimes
+from mailmend.cql.schema.difference import (
+    Aspect,
+    Difference,
+    aspects_of,
+    differences,
+    endangers,
+    with_lifetimes,
+)
 from mailmend.cql.schema.generations import Recognition, declared, recognise
 from mailmend.cql.schema.migrations import (
     Baseline,
@@ -27,7 +34,10 @@ from mailmend.cql.schema.migrations import (
     StatementEntry,
     StatementState,
     changes_since,
+    file_names,
     history_drift,
+    numbers_of,
+    without_entry,
 )
 from mailmend.cql.schema.risk import Assessment, DroppedColumns, Risky
 from mailmend.cql.statements import Effect, Parsed, Statement, apply_all
@@ -145,15 +155,17 @@ def decide(
     baseline: tuple[Migration, ...] = ()
     if fresh:
         baseline = _standing(migrations, live)
-    ended = {migration.number for migration in baseline}
-    ended.update(entry.number for entry in record.entries if entry.ended)
+    ended = set(numbers_of(baseline))
+    for entry in record.entries:
+        if entry.ended:
+            ended.add(entry.number)
     pending = [migration for migration in migrations if migration.number not in ended]
     due, stopped = _due(pending, target)
     rehearsal = _Rehearsal(keyspace, record, live, live, _dropped_once(live), fresh)
     statements: list[PlannedStatement] = []
     for migration in due:
         statements.extend(rehearsal.planned(migration))
-    done_then = ended | {migration.number for migration in due}
+    done_then = ended | numbers_of(due)
     reached = tuple(migration for migration in migrations if migration.number in done_then)
     left = tuple(pending[len(due) :])
     return MigrationPlan(baseline, tuple(due), tuple(statements), reached, left, stopped, rehearsal.schema)
@@ -175,7 +187,11 @@ def refuse_tampering(keyspace: str, migrations: Sequence[Migration], record: Led
 
 
 def _dropped_once(live: Schema) -> DroppedColumns:
-    return frozenset((table.name, column.name) for table in live.tables for column in table.dropped)
+    dropped = set()
+    for table in live.tables:
+        for column in table.dropped:
+            dropped.add((table.name, column.name))
+    return frozenset(dropped)
 
 
 def _standing(migrations: Sequence[Migration], live: Schema) -> tuple[Migration, ...]:
@@ -204,7 +220,7 @@ _BESIDE = frozenset(
 
 
 def _holds(live: Schema, made: Schema) -> bool:
-    return all(difference.aspect in _BESIDE for difference in differences(made, live))
+    return aspects_of(differences(made, live)) <= _BESIDE
 
 
 def _due(pending: Sequence[Migration], target: MigrationTarget) -> tuple[list[Migration], str]:
@@ -280,7 +296,13 @@ class _Rehearsal:
 
 def declared_by(migrations: Sequence[Migration]) -> Schema:
     """The schema that the migrations make of an empty keyspace."""
-    return apply_all(parsed for migration in migrations for parsed in migration.statements)
+    return apply_all(statements_of(migrations))
+
+
+def statements_of(migrations: Iterable[Migration]) -> Iterator[Parsed]:
+    """All statements of the migrations, in the order in which they run."""
+    for migration in migrations:
+        yield from migration.statements
 
 
 _NOTED = (Aspect.DIFFERENT_OPTION, Aspect.UNEXPECTED_TABLE, Aspect.UNEXPECTED_TYPE)
@@ -378,15 +400,17 @@ def _verified(
     against: SchemaComparison, live: Schema, migrations: Sequence[Migration], record: LedgerRecord | None
 ) -> Verification:
     held = record or LedgerRecord()
-    running = tuple(entry for entry in held.entries if not entry.ended)
+    running = []
+    for entry in held.entries:
+        if not entry.ended:
+            running.append(entry)
     pending: tuple[str, ...] = ()
     applied = None
     if record is not None:
-        known = {entry.number for entry in held.entries}
-        pending = tuple(str(migration.file) for migration in migrations if migration.number not in known)
+        pending = file_names(without_entry(migrations, held.entries))
         applied = len(held.entries) - len(running)
     since: tuple[tuple[Since, str], ...] = ()
     if held.baseline is not None:
         since = changes_since(held.baseline, live)
     tampering = history_drift(migrations, held.entries, held.statements)
-    return Verification(against, tampering, running, pending, applied, held.baseline, since)
+    return Verification(against, tampering, tuple(running), pending, applied, held.baseline, since)

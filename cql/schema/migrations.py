@@ -124,15 +124,21 @@ def head_of(name: str, text: str) -> Head:
     Raises:
         BadMigration: one of its three parts is missing or empty; the message says how they are written.
     """
-    parts = {part: " ".join(words).strip() for part, words in dict(_parts(text)).items()}
-    missing = [part for part in _PARTS if not parts.get(part)]
+    found = dict(_parts(text))
+    parts = []
+    missing = []
+    for part in _PARTS:
+        sentence = " ".join(found.get(part, ())).strip()
+        parts.append(sentence)
+        if not sentence:
+            missing.append(part)
     if missing:
         raise BadMigration(
             f"{name} does not say at its top: {', '.join(missing)}",
             mend="Open the file with three comments, each over as many lines as it needs: "
             "'-- Why: ...', '-- Effect: ...', '-- Undo: ...'.",
         )
-    return Head(*(parts[part] for part in _PARTS))
+    return Head(*parts)
 
 
 def _parts(text: str) -> Iterator[tuple[str, list[str]]]:
@@ -142,12 +148,20 @@ def _parts(text: str) -> Iterator[tuple[str, list[str]]]:
         if not comment:
             return
         said = comment[1].strip()
-        opened = next((part for part in _PARTS if said.lower().startswith(f"{part.lower()}:")), None)
+        opened = _part_opened(said)
         if opened:
             current = [said[len(opened) + 1 :].strip()]
             yield opened, current
         elif current is not None:
             current.append(said)
+
+
+def _part_opened(said: str) -> str | None:
+    """The part of the head that a line of the comment begins; None where the line goes on with one."""
+    for part in _PARTS:
+        if said.lower().startswith(f"{part.lower()}:"):
+            return part
+    return None
 
 
 def in_order(migrations: Iterable[Migration]) -> tuple[Migration, ...]:
@@ -308,6 +322,20 @@ class Unlock:
     reason: str
 
 
+def numbers_of(migrations: Iterable[Migration | Entry]) -> frozenset[int]:
+    return frozenset(migration.number for migration in migrations)
+
+
+def file_names(migrations: Iterable[Migration | Entry]) -> tuple[str, ...]:
+    return tuple(str(migration.file) for migration in migrations)
+
+
+def without_entry(migrations: Iterable[Migration], history: Iterable[Entry]) -> list[Migration]:
+    """The migrations that the history does not hold, in their order."""
+    known = numbers_of(history)
+    return [migration for migration in migrations if migration.number not in known]
+
+
 class Tampering(Enum):
     """How a file of the folder differs from the history; the value is its name in reports."""
 
@@ -403,7 +431,7 @@ def _elsewhere(file: Migration | None, entry: Entry, files: Mapping[int, Migrati
     if file is not None and file.checksum == entry.checksum:
         why = f"it was applied under the name {entry.file}"
         return HistoryDrift(Tampering.RENAMED, entry.number, str(file.file), why, f"Rename it back: {entry.file}")
-    moved = next((migration for migration in files.values() if migration.checksum == entry.checksum), None)
+    moved = _with_checksum(entry.checksum, files.values())
     if moved is not None:
         why = f"it was applied as number {entry.number:04}"
         return HistoryDrift(Tampering.MOVED, entry.number, str(moved.file), why, f"Rename it back: {entry.file}")
@@ -414,6 +442,13 @@ def _elsewhere(file: Migration | None, entry: Entry, files: Mapping[int, Migrati
     why = f"it was applied on {entry.started_at:%Y-%m-%d} by {entry.owner}, and is not in the folder"
     mend = "Put the file back (from version control), or name the folder that holds it with --migrations."
     return HistoryDrift(Tampering.MISSING, entry.number, str(entry.file), why, mend)
+
+
+def _with_checksum(checksum: str, migrations: Iterable[Migration]) -> Migration | None:
+    for migration in migrations:
+        if migration.checksum == checksum:
+            return migration
+    return None
 
 
 def _forged(history: Sequence[Entry]) -> Iterator[HistoryDrift]:

@@ -31,7 +31,7 @@ from mailmend.model.catalog.ledger import (
 from mailmend.model.catalog.mail import IMAP_UID, MAILBOX_COUNTERS, MAILBOX_RECENTS, MESSAGE_ID, MESSAGE_V3, SCHEMA
 from mailmend.model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS, SLICE_TALLIES
 from mailmend.model.errors import WrongUse
-from mailmend.model.keyspace import Schema
+from mailmend.model.keyspace import Schema, by_name
 from mailmend.model.names import name_of
 from mailmend.model.table import Table
 
@@ -39,7 +39,9 @@ from mailmend.model.table import Table
 def _rules_in(*modules: ModuleType) -> list[LintRule]:
     rules: list[LintRule] = []
     for module in modules:
-        rules += [var for var in vars(module).values() if isinstance(var, LintRule)]
+        for variable in vars(module).values():
+            if isinstance(variable, LintRule):
+                rules.append(variable)
     return rules
 
 
@@ -57,13 +59,18 @@ Defining = Mapping[str, Sequence[int]]
 
 def rules_named(wanted: Iterable[str] = (), excluded: Iterable[str] = ()) -> tuple[LintRule, ...]:
     """The wanted rules (all where none are named), without the excluded ones."""
-    ids = {rule.id for rule in RULES}
-    names = {name.strip().upper() for name in wanted}
-    without = {name.strip().upper() for name in excluded}
-    for name in sorted(names | without):
-        if name not in ids:
-            raise WrongUse(f"there is no rule {name!r}", mend="List the rules: mailmend schema lint --rules")
-    return tuple(rule for rule in RULES if (not names or rule.id in names) and rule.id not in without)
+    ids = frozenset(rule.id for rule in RULES)
+    names = _normal(wanted) or ids
+    without = _normal(excluded)
+    unknown = sorted((names | without) - ids)
+    if unknown:
+        raise WrongUse(f"there is no rule {unknown[0]!r}", mend="List the rules: mailmend schema lint --rules")
+    chosen = names - without
+    return tuple(rule for rule in RULES if rule.id in chosen)
+
+
+def _normal(ids: Iterable[str]) -> frozenset[str]:
+    return frozenset(text.strip().upper() for text in ids)
 
 
 def lint(subject: Subject, rules: Sequence[LintRule] = RULES) -> tuple[LintFinding, ...]:
@@ -220,7 +227,10 @@ def _creates(parsed: Parsed) -> str:
 
 def with_reasons(findings: Sequence[LintFinding], ignores: Sequence[Ignore]) -> tuple[LintFinding, ...]:
     """The findings, where those that an ignore covers have the reason of the first such ignore."""
-    return tuple(_with_reason(finding, ignores) for finding in findings)
+    judged = []
+    for finding in findings:
+        judged.append(_with_reason(finding, ignores))
+    return tuple(judged)
 
 
 def _with_reason(finding: LintFinding, ignores: Sequence[Ignore]) -> LintFinding:
@@ -231,23 +241,25 @@ def _with_reason(finding: LintFinding, ignores: Sequence[Ignore]) -> LintFinding
 
 
 def unused_among(ignores: Sequence[Ignore], findings: Sequence[LintFinding]) -> tuple[Ignore, ...]:
-    return tuple(ignore for ignore in ignores if not any(ignore.covers(finding) for finding in findings))
+    """The ignores that cover no finding."""
+    unused = []
+    for ignore in ignores:
+        if not any(map(ignore.covers, findings)):
+            unused.append(ignore)
+    return tuple(unused)
 
 
-_BIG: Final = tuple(table.spelling for table in (IMAP_UID, MESSAGE_ID, MESSAGE_V3))
-_LEDGER: Final = tuple(
-    table.spelling
-    for table in (
-        REPAIR_RUN,
-        REPAIR_FINDING,
-        REPAIR_LAG,
-        JOB_RUN,
-        JOB_TURN,
-        RUN_LIMIT,
-        ADMIN_TASK,
-        DELIVERY_ATTEMPT,
-        DELIVERY_ORDER_HISTORY,
-    )
+_BIG: Final = (IMAP_UID, MESSAGE_ID, MESSAGE_V3)
+_LEDGER: Final = (
+    REPAIR_RUN,
+    REPAIR_FINDING,
+    REPAIR_LAG,
+    JOB_RUN,
+    JOB_TURN,
+    RUN_LIMIT,
+    ADMIN_TASK,
+    DELIVERY_ATTEMPT,
+    DELIVERY_ORDER_HISTORY,
 )
 
 _NO_TTL: Final = (
@@ -266,17 +278,23 @@ _MONOTONIC: Final = "flags and uids must never be read older than before, which 
 _LOOKED_UP: Final = "30 days leave a dozen filters a year to ask: one false positive in eight lookups after a year"
 _LEDGER_READS: Final = "a run that was recorded must be read back so, also after a failed write; the tables are small"
 
+
+def _ignored_at(tables: Iterable[Table], rule: str, reason: str) -> Iterator[Ignore]:
+    for table in tables:
+        yield Ignore(rule, table.spelling, reason)
+
+
 CATALOG_IGNORES: Final[tuple[Ignore, ...]] = (
-    *(Ignore("T1", table, _NO_TTL) for table in _BIG),
-    *(Ignore("T4", table, _DELETED) for table in _BIG),
-    *(Ignore("T5", table, _UPDATED) for table in (IMAP_UID.spelling, MESSAGE_ID.spelling)),
+    *_ignored_at(_BIG, "T1", _NO_TTL),
+    *_ignored_at(_BIG, "T4", _DELETED),
+    *_ignored_at((IMAP_UID, MESSAGE_ID), "T5", _UPDATED),
     Ignore(
         "T6",
         MESSAGE_ID.spelling,
         "the stamp of a projection is the truth's own, or the beginning of the repair: hours old, windows take 30 days",
     ),
-    *(Ignore("T7", table, _MONOTONIC) for table in _BIG),
-    *(Ignore("T13", table, _LOOKED_UP) for table in (IMAP_UID.spelling, MESSAGE_V3.spelling)),
+    *_ignored_at(_BIG, "T7", _MONOTONIC),
+    *_ignored_at((IMAP_UID, MESSAGE_V3), "T13", _LOOKED_UP),
     Ignore(
         "T14",
         MESSAGE_ID.spelling,
@@ -319,7 +337,7 @@ CATALOG_IGNORES: Final[tuple[Ignore, ...]] = (
         "a tally is renewed as of its last change, so that a newer one stays; that may hold back what expired for some "
         "days more, in a table of a few rows for each slice",
     ),
-    *(Ignore("T7", table, _LEDGER_READS) for table in _LEDGER),
+    *_ignored_at(_LEDGER, "T7", _LEDGER_READS),
     Ignore("T5", REPAIR_RUN.spelling, "a run is written again while it goes on: hours, and windows take a day"),
     Ignore("T5", REPAIR_FINDING.spelling, "what became of a finding is written minutes after it, mostly the same day"),
     Ignore("T6", REPAIR_FINDING.spelling, "the stamps lie around the beginning of the run: hours, and it all expires"),
@@ -329,14 +347,16 @@ CATALOG_IGNORES: Final[tuple[Ignore, ...]] = (
 )
 """The findings in our own tables that are ignored, each with its reason."""
 
-_OURS: Final = {table.name: table for table in (*SCHEMA.tables, *LEDGER_TABLES)}
+_OURS: Final = by_name((*SCHEMA.tables, *LEDGER_TABLES))
 
 
 def ignores_for(schema: Schema) -> tuple[Ignore, ...]:
     """The ignores for a schema; reasons that count windows are left out for tables with other windows."""
-    return tuple(
-        ignore for ignore in CATALOG_IGNORES if _holds(schema.table(ignore.table), _OURS[ignore.table.lower()])
-    )
+    ignores = []
+    for ignore in CATALOG_IGNORES:
+        if _holds(schema.table(ignore.table), _OURS[ignore.table.lower()]):
+            ignores.append(ignore)
+    return tuple(ignores)
 
 
 def _holds(found: Table | None, ours: Table) -> bool:

@@ -6,9 +6,10 @@ from typing import Final
 from mailmend.cql.schema.lint.refused_options import OptionTexts, speculation_is_known, unknown_options
 from mailmend.cql.schema.lint.rule import COMPACTION, Hit, PlaceKey, Severity, rule
 from mailmend.cql.schema.lint.servers import ServerRelease, lacking, version_problem
-from mailmend.cql.schema.lint.subject import TWCS, Subject, strategy_of
+from mailmend.cql.schema.lint.subject import TWCS, Subject, spelled_of, strategy_of
 from mailmend.cql.statements import Batch, WriteKind, WriteRows
 from mailmend.cql.statements.literals import LiteralForm, native_values
+from mailmend.model.keyspace import all_but, among
 from mailmend.model.names import name_of, text_of
 from mailmend.model.table import Column, Table
 
@@ -59,7 +60,7 @@ def _updates(subject: Subject) -> Iterator[Hit]:
 
 def _changed_later(table: Table, *, known: bool) -> Iterator[Hit]:
     flags = [column for column in table.regular if column.type == "boolean" or column.is_counter]
-    names = ", ".join(column.spelling for column in flags)
+    names = spelled_of(flags)
     points = COMPACTION
     if flags:
         points = (("column", flags[0].name), *COMPACTION)
@@ -96,7 +97,7 @@ def _timestamps(subject: Subject) -> Iterator[Hit]:
 
 def _stated(
     subject: Subject, concerns: Callable[[WriteRows], bool], text: str, *first: PlaceKey
-) -> tuple[list[Hit], list[Table]]:
+) -> tuple[list[Hit], tuple[Table, ...]]:
     """A hit for each write to time windows that the rule concerns; and the tables without such a statement.
 
     Only `Knowledge` can tell about those.
@@ -110,7 +111,7 @@ def _stated(
             points = (*first, *written.points)
             name = table.spelling
             hits.append(Hit(text.format(name), points=points, statement=written.number, table=name))
-    return hits, [table for table in subject.time_windowed() if table.name not in met]
+    return hits, all_but(subject.time_windowed(), met)
 
 
 @rule(
@@ -178,18 +179,20 @@ def _partitions_differ(subject: Subject, writes: Sequence[WriteRows]) -> bool:
             continue
         types.add(tuple(column.type for column in table.partition))
         key = _key(table, write)
-        if key is not None and not any(value.startswith(_MARKERS) for value in key):
+        if key is not None:
             literals.add(key)
     return len(types) > 1 or len(literals) > 1
 
 
 def _key(table: Table, write: WriteRows) -> tuple[str, ...] | None:
-    values = []
-    for column in table.partition:
-        if column.name not in write.values:
+    """The literals of the partition key; None where the statement does not hold them all."""
+    literals = []
+    for name in table.partition_names:
+        literal = write.values.get(name)
+        if literal is None or literal.startswith(_MARKERS):
             return None
-        values.append(write.values[column.name])
-    return tuple(values)
+        literals.append(literal)
+    return tuple(literals)
 
 
 @rule(
@@ -203,7 +206,7 @@ def _key(table: Table, write: WriteRows) -> tuple[str, ...] | None:
 )
 def _mixed_writes(subject: Subject) -> Iterator[Hit]:
     """The first plain write to a table that is also written with IF."""
-    conditional = {name_of(written.write.name.spelling) for written in subject.writes() if written.write.conditional}
+    conditional = _written_with_if(subject)
     found = set()
     for number, write, points in subject.writes():
         name = name_of(write.name.spelling)
@@ -211,6 +214,15 @@ def _mixed_writes(subject: Subject) -> Iterator[Hit]:
             found.add(name)
             text = f"{write.name} is written with IF elsewhere, and without it here"
             yield Hit(text, points=points, statement=number, table=write.name.spelling)
+
+
+def _written_with_if(subject: Subject) -> set[str]:
+    """The names of the tables that a statement writes to with IF."""
+    names = set()
+    for _, write, _ in subject.writes():
+        if write.conditional:
+            names.add(name_of(write.name.spelling))
+    return names
 
 
 @rule(
@@ -257,11 +269,8 @@ def _speculation(subject: Subject) -> Iterator[Hit]:
     yield from _odd_speculation(subject)
     if subject.knowledge.paxos_variant != "v1" or not subject.release.at_least(ServerRelease.CASSANDRA_4_1):
         return
-    with_if = set(subject.knowledge.conditional)
-    for written in subject.writes():
-        if written.write.conditional:
-            with_if.add(name_of(written.write.name.spelling))
-    tables = ", ".join(table.spelling for table in subject.schema.tables if table.name in with_if)
+    with_if = subject.knowledge.conditional | _written_with_if(subject)
+    tables = spelled_of(among(subject.schema.tables, with_if))
     if tables:
         text = f"the server uses the first variant of Paxos, and these are written with IF: {tables}"
         yield Hit(text, "paxos_variant", Severity.NOTE, fix=_PAXOS_FIX)

@@ -6,7 +6,7 @@ and James write, and those about our ledger from what `repair` writes.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -27,10 +27,11 @@ from mailmend.model.catalog.mail_queue import (
     SLICE_TALLIES,
 )
 from mailmend.model.errors import SchemaRefused
-from mailmend.model.keyspace import EMPTY, Schema
+from mailmend.model.keyspace import EMPTY, Schema, names_of
 from mailmend.model.names import name_of, short_class, text_of
 from mailmend.model.projections.family import Family
-from mailmend.model.table import Table
+from mailmend.model.projections.projection import Projection
+from mailmend.model.table import Column, Table
 
 HINT_WINDOW_DEFAULT: Final = timedelta(hours=3)
 """The default of `max_hint_window` in cassandra.yaml."""
@@ -83,31 +84,27 @@ class Knowledge:
         )
 
 
-def _names(*tables: Table) -> frozenset[str]:
-    return frozenset(table.name for table in tables)
-
-
 _MARKS: Final = (DELETED_MAILS.name, ENQUEUED_MAILS.name)
 """The marks of the queue, and the table whose rows they hide."""
 
 _QUEUE: Final = Knowledge(
     marks=(_MARKS,),
-    updated=_names(BROWSE_START, CONTENT_START),
+    updated=names_of((BROWSE_START, CONTENT_START)),
     deleted=frozenset(_MARKS),
-    conditional=_names(BROWSE_START, CONTENT_START),
+    conditional=names_of((BROWSE_START, CONTENT_START)),
 )
 """James's four: slices are deleted by partition, marks by James alone, starts move."""
 
 _BESIDE_QUEUE: Final = Knowledge(
-    updated=_names(SLICE_TALLIES, QUEUE_STATE, DUE_MAILS),
-    deleted=_names(DUE_MAILS, SLICE_TALLIES),
-    stamped=_names(SLICE_TALLIES),
-    conditional=_names(QUEUE_STATE, DUE_MAILS),
+    updated=names_of((SLICE_TALLIES, QUEUE_STATE, DUE_MAILS)),
+    deleted=names_of((DUE_MAILS, SLICE_TALLIES)),
+    stamped=names_of((SLICE_TALLIES,)),
+    conditional=names_of((QUEUE_STATE, DUE_MAILS)),
 )
 """Ours: a mail that is due moves away under a lease; tallies grow with their slice, are renewed, and go with it."""
 
 _LEDGER: Final = Knowledge(
-    updated=_names(REPAIR_RUN, REPAIR_FINDING), deleted=_names(REPAIR_LAG), stamped=_names(REPAIR_FINDING)
+    updated=names_of((REPAIR_RUN, REPAIR_FINDING)), deleted=names_of((REPAIR_LAG,)), stamped=names_of((REPAIR_FINDING,))
 )
 """A run and its findings are written again as they go on; a lag that was mended is removed."""
 
@@ -118,7 +115,7 @@ def known_of(schema: Schema) -> Knowledge:
     for family in FAMILIES:
         if schema.table(family.truth.name) is not None and schema.table(family.mirror.table.name) is not None:
             known = known.with_facts_of(_of_family(family))
-    if all(schema.table(name) is not None for name in _MARKS):
+    if schema.table(DELETED_MAILS.name) is not None and schema.table(ENQUEUED_MAILS.name) is not None:
         known = known.with_facts_of(_QUEUE)
     if schema.table(SLICE_TALLIES.name) is not None:
         known = known.with_facts_of(_BESIDE_QUEUE)
@@ -129,9 +126,9 @@ def known_of(schema: Schema) -> Knowledge:
 
 def _of_family(family: Family) -> Knowledge:
     mirror = family.mirror.table
-    filters = [projection.table for projection in family.filters]
-    unions = [union.table for union in family.unions]
-    counts = [count.table for count in family.counts]
+    filters = _tables_of(family.filters)
+    unions = _tables_of(family.unions)
+    counts = _tables_of(family.counts)
     generators: list[Table] = []
     for count in family.counts:
         generators.extend(count.generators)
@@ -139,19 +136,23 @@ def _of_family(family: Family) -> Knowledge:
     if family.content:
         contents.append(family.content.table)
     known = Knowledge(
-        projections=tuple((family.truth.name, projection.table.name) for projection in family.projections),
-        updated=_names(family.truth, mirror, *unions, *counts, *generators),
-        deleted=_names(family.truth, mirror, *filters, *contents),
-        conditional=_names(family.truth, *generators),
+        projections=tuple((family.truth.name, table.name) for table in _tables_of(family.projections)),
+        updated=names_of((family.truth, mirror, *unions, *counts, *generators)),
+        deleted=names_of((family.truth, mirror, *filters, *contents)),
+        conditional=names_of((family.truth, *generators)),
     )
     if family is not MESSAGES:
         return known
     return replace(
         known,
-        stamped=_names(mirror, *filters, *unions),
-        looked_up=_names(family.truth),
-        rewritten=frozenset((mirror.name, column.name) for column in mirror.regular if column.is_collection),
+        stamped=names_of((mirror, *filters, *unions)),
+        looked_up=names_of((family.truth,)),
+        rewritten=frozenset((mirror.name, name) for name in mirror.collections),
     )
+
+
+def _tables_of(projections: Iterable[Projection]) -> list[Table]:
+    return [projection.table for projection in projections]
 
 
 TWCS: Final = "TimeWindowCompactionStrategy"
@@ -226,7 +227,14 @@ class Subject:
         return any(table.name in pair for pair in self.knowledge.projections)
 
     def time_windowed(self) -> Iterator[Table]:
-        return (table for table in self.schema.tables if strategy_of(table) == TWCS)
+        for table in self.schema.tables:
+            if strategy_of(table) == TWCS:
+                yield table
+
+
+def spelled_of(parts: Iterable[Table | Column]) -> str:
+    """The spellings of tables or columns, with commas between."""
+    return ", ".join(part.spelling for part in parts)
 
 
 def strategy_of(table: Table) -> str:
@@ -353,7 +361,7 @@ class _Keyspace:
 
     def _denies(self, parsed: Parsed) -> bool:
         """Whether the release refuses the statement, unless the file says that it may stand."""
-        if any(_IGNORES_RELEASE.search(line) for line in parsed.notes):
+        if any(map(_IGNORES_RELEASE.search, parsed.notes)):
             return False
         statement = parsed.statement
         return bool(refused_by_version(statement, self.release) or refused_options(statement, self.release))
@@ -387,17 +395,18 @@ def subjects_of(
             continue
         of = name_of(parsed.statement.keyspace_named or current)
         keyspaces.setdefault(of, _Keyspace(release)).take(parsed)
-    return tuple(_subject(name, found, release, knowledge or Knowledge()) for name, found in keyspaces.items())
-
-
-def _subject(name: str, found: _Keyspace, release: ServerRelease, knowledge: Knowledge) -> Subject:
-    return Subject(
-        found.schema,
-        name,
-        tuple(found.statements),
-        found.refused,
-        found.replication,
-        found.replication_at,
-        release,
-        knowledge.with_facts_of(known_of(found.schema)),
-    )
+    given = knowledge or Knowledge()
+    subjects = []
+    for name, found in keyspaces.items():
+        subject = Subject(
+            found.schema,
+            name,
+            tuple(found.statements),
+            found.refused,
+            found.replication,
+            found.replication_at,
+            release,
+            given.with_facts_of(known_of(found.schema)),
+        )
+        subjects.append(subject)
+    return tuple(subjects)

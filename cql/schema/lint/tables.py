@@ -13,6 +13,7 @@ from mailmend.cql.schema.lint.subject import (
     compaction_options,
     gc_grace_of,
     option_text,
+    spelled_of,
     strategy_of,
     ttl_of,
     window_of,
@@ -93,7 +94,7 @@ def _growing_partitions(table: Table, subject: Subject) -> Iterator[Hit]:
             first = table.partition[0].spelling
         yield Hit(text, first, points=_KEY)
     elif (times := _unbounded(table)) is not None:
-        partition = ", ".join(column.spelling for column in table.partition)
+        partition = spelled_of(table.partition)
         text = f"a partition of {table.spelling} ({partition}) takes rows by {times.spelling} without end"
         yield Hit(text, times.spelling, points=(*_KEY, ("column", times.name)))
 
@@ -354,7 +355,7 @@ def _lookups(table: Table, subject: Subject) -> Iterator[Hit]:
     chance = _chance(option_text(table, "bloom_filter_fp_chance"))
     if (table.clustering and table.name not in subject.knowledge.looked_up) or chance <= BLOOM_MAX:
         return
-    key = ", ".join(column.spelling for column in table.partition)
+    key = spelled_of(table.partition)
     text = f"a lookup by {key} asks the filter of every window, and {100 * chance:g} % of them answer yes by mistake"
     yield Hit(text, "bloom_filter_fp_chance")
 
