@@ -104,12 +104,12 @@ def _all_from_one(numbers: Iterable[int]) -> list[int]:
 _KEPT_POLICY: Final = JsonForm(
     body="KeptPolicy",
     about="A policy whose counts go on; its numbers in the file before and now.",
-    answers={"before": JsonField(int), "now": JsonField(int)},
+    answers={"before": JsonField(int, attribute=None), "now": JsonField(int, attribute=None)},
 )
 
 
-def _kept_policies(kept: Iterable[tuple[int, int]]) -> list[dict[str, int]]:
-    return [{"before": before + 1, "now": now + 1} for before, now in kept]
+def _kept_policies(kept: Iterable[tuple[int, int]]) -> list[dict[str, Any]]:
+    return [_KEPT_POLICY.json(None, before=before + 1, now=now + 1) for before, now in kept]
 
 
 _RELOAD: Final = JsonForm(
@@ -298,10 +298,9 @@ class DeliveryDesk:
             BadPolicyFile, WrongUse: it cannot.
         """
         changes = self.policies.reload(self._limit, self.connections.now)
-        counts = {"kept": len(changes.kept), "new": len(changes.new), "dropped": len(changes.dropped)}
         said = self.policies.said
         others = {"suspensions": len(said.suspensions), "tenants": len(said.weights)}
-        _LOG.info("the policies were read again", extra={**counts, **others})
+        _LOG.info("the policies were read again", extra={**changes.counts, **others})
         return changes
 
     def _limit(self, found: PickupPolicies) -> PolicyChanges:

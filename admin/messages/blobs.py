@@ -34,7 +34,7 @@ from mailmend.admin.frame.plan_files import (
 )
 from mailmend.admin.frame.scan_options import MARGIN, OF_EVERY_SCAN, ScanOptions
 from mailmend.admin.frame.settings import BlobsSettings, ConnectionSettings
-from mailmend.admin.frame.values import IDS_SHOWN, NOTHING_WRITTEN, plain
+from mailmend.admin.frame.values import IDS_SHOWN, NOTHING_WRITTEN, fields_json, plain
 from mailmend.admin.frame.whole_files import refuse_unwritable
 from mailmend.admin.messages.blob_sources import BlobSources, BlobsWanted, Messages, lines_of_missing, messages_of
 from mailmend.admin.messages.mending import given
@@ -392,9 +392,7 @@ def blobs_document(result: BlobsResult) -> Document:
         "listed_bytes": found.bytes,
         "references": dict(found.references),
         "findings": {kind.value: found.verdicts[kind] for kind in BlobVerdict if found.verdicts[kind]},
-        "collect_bytes": found.collect_bytes,
-        "removed": found.removed,
-        "moved": found.moved,
+        **fields_json(found, "collect_bytes", "removed", "moved"),
         "removed_list": plain(result.removed_list),
         "missing": [blob._asdict() for blob in found.missing],
         "unknown": found.examples.get(BlobVerdict.UNKNOWN_PREFIX, []),

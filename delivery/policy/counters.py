@@ -29,6 +29,11 @@ class PolicyChanges:
     new: tuple[int, ...] = ()
     dropped: tuple[int, ...] = ()
 
+    @property
+    def counts(self) -> dict[str, int]:
+        """The numbers of these policies, for a log."""
+        return {"kept": len(self.kept), "new": len(self.new), "dropped": len(self.dropped)}
+
 
 class PickupCounters:
     """The counters of one server's policies and suspensions, each from its first use until it is as good as new."""

@@ -41,8 +41,7 @@ async def reload(desk: ServerDesk, by: Operator, request: Request) -> Response: 
         changes = desk.reload()
     except WrongUse as refused:
         return error(409, "WrongState", f"The policies stay as they were: {refused.what}", refused.mend)
-    counts = {"kept": len(changes.kept), "new": len(changes.new), "dropped": len(changes.dropped)}
-    log_change(request, "the policies were read again, as somebody asked", **counts)
+    log_change(request, "the policies were read again, as somebody asked", **changes.counts)
     return JSONResponse(policies_json(desk.policies))
 
 

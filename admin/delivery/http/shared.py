@@ -57,10 +57,8 @@ class StrictBody(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class CommandAnswer(BaseModel):
+class CommandAnswer(StrictBody):
     """What every answer begins with, as the command's own answer in JSON."""
-
-    model_config = ConfigDict(extra="forbid")
 
     keyspace: str
     queue: str
