@@ -13,7 +13,7 @@ from mailmend.delivery.policy.shares import ShareState
 from mailmend.delivery.policy.sub_queues import PickupFigures
 from mailmend.delivery.smtp.incoming.replies import REFUSALS
 from mailmend.model.ids import QueueName
-from mailmend.model.metrics import Metric, MetricKind, MetricSample
+from mailmend.model.metrics import Metric, MetricSample
 
 _LOAD: Final = "Informational: the load of the server. A queue that makes no progress has a trouble with its own alert"
 
@@ -23,7 +23,6 @@ ENDED: Final = Metric(
     "returned to the queue (for want of room or at the end of the server), deleted by a hook or a "
     "command",
     ("queue", "end"),
-    MetricKind.COUNTER,
 )
 STAGES: Final = Metric(
     "mailmend_delivery_active_recipients",
@@ -77,14 +76,12 @@ TURNS: Final = Metric(
     "mailmend_delivery_pickup_turns_total",
     "Turns of mails that policies count together: one was picked, or limits refused all source addresses",
     ("queue", "end"),
-    MetricKind.COUNTER,
     no_alert="Refusals are the purpose of limits. A server that sends nothing raises MailmendDeliveryOnlyRefused",
 )
 WAKES: Final = Metric(
     "mailmend_delivery_pickup_wakes_total",
     "Number of retries by mails that waited for a limit which has room again",
     ("queue",),
-    MetricKind.COUNTER,
     no_alert=_LOAD,
 )
 SUB_QUEUES: Final = Metric(
@@ -105,7 +102,6 @@ UNCERTAIN: Final = Metric(
     "mailmend_delivery_uncertain_recipients_total",
     "Recipients whose server may have the mail because its answer was lost, by what was done: `--uncertain`",
     ("queue", "policy"),
-    MetricKind.COUNTER,
     no_alert="Each one has a line in the log; a held mail waits for a person: `mailmend delivery list --in-state hold`",
 )
 LOST_REPORTS: Final = Metric(
@@ -113,7 +109,6 @@ LOST_REPORTS: Final = Metric(
     "Reports, and other mails without a sender, that could not be delivered, by recipient of the "
     "notice: postmaster or nobody",
     ("queue", "told"),
-    MetricKind.COUNTER,
 )
 SERVERS: Final = Metric(
     "mailmend_delivery_servers",
@@ -137,20 +132,17 @@ TAKEN: Final = {
         "mailmend_listener_mails_total",
         "Mails of clients that were put into the queue; a mail that rules split counts once for each part",
         ("queue",),
-        MetricKind.COUNTER,
     ),
     "recipients": Metric(
         "mailmend_listener_recipients_total",
         "Recipients of the mails that clients handed over",
         ("queue",),
-        MetricKind.COUNTER,
         _THEIRS,
     ),
     "bytes": Metric(
         "mailmend_listener_bytes_total",
         "Bytes of the mails that clients handed over",
         ("queue",),
-        MetricKind.COUNTER,
         _THEIRS,
     ),
 }
@@ -161,7 +153,6 @@ REFUSED: Final = Metric(
     " recipients, 4.7.0 too many commands or errors, 5.1.x and 5.6.7 an address, 5.3.4 too large, 5.4.6"
     " a circle, 5.6.0 a NUL byte, 5.5.x a command, 5.7.0 without TLS, 5.7.1 a client that may not hand over mails",
     ("queue", "status"),
-    MetricKind.COUNTER,
 )
 CONNECTIONS: Final = Metric(
     "mailmend_listener_connections",
@@ -173,7 +164,6 @@ QUOTA_REFUSED: Final = Metric(
     "mailmend_listener_quota_refused_total",
     "Mails, or recipients of them, that clients were refused because a quota is full; they come again",
     ("queue", "quota"),
-    MetricKind.COUNTER,
 )
 QUOTA_USED: Final = Metric(
     "mailmend_listener_quota_used_ratio",

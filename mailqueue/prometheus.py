@@ -16,7 +16,7 @@ from mailmend.mailqueue.broker import Depth
 from mailmend.mailqueue.metrics import QueueCount, QueueFigures, QueueRates, judged, problems_of
 from mailmend.mailqueue.rules.health import HealthProblem
 from mailmend.model.ids import QueueName
-from mailmend.model.metrics import Metric, MetricKind, MetricSample
+from mailmend.model.metrics import Metric, MetricSample
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 """The content type of an HTTP answer with a text of this module."""
@@ -58,7 +58,7 @@ class _Samples(Collector):
             values[sample.metric, sample.labels] = sample.value
         for (metric, labels), value in values.items():
             kind: type[GaugeMetricFamily | CounterMetricFamily] = GaugeMetricFamily
-            if metric.kind is MetricKind.COUNTER:
+            if metric.kind == "counter":
                 kind = CounterMetricFamily
             family = self._families.setdefault(metric.name, kind(metric.name, metric.meaning, labels=metric.labels))
             family.add_metric(labels, value)
@@ -206,8 +206,7 @@ _COUNT: Final = "Counts of one process since its start. A person acts on the tro
 
 PROBLEM: Final = Metric("mailmend_queue_trouble", "Whether the queue has this trouble", ("queue", "trouble"))
 COUNTS: Final[Mapping[QueueCount, Metric]] = {
-    count: Metric(f"mailmend_queue_{count.word}_total", count.meaning, ("queue",), MetricKind.COUNTER, _COUNT)
-    for count in QueueCount
+    count: Metric(f"mailmend_queue_{count.word}_total", count.meaning, ("queue",), _COUNT) for count in QueueCount
 }
 _STARTS: Final[_Figures] = (
     (

@@ -1,15 +1,7 @@
 """What a metric is, and one value of it; `mailqueue.prometheus` shows them."""
 
 from dataclasses import dataclass
-from enum import Enum
-from typing import NamedTuple
-
-
-class MetricKind(Enum):
-    """Whether a metric only grows while its process lives."""
-
-    GAUGE = "gauge"
-    COUNTER = "counter"
+from typing import Literal, NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +17,14 @@ class Metric:
     name: str
     meaning: str
     labels: tuple[str, ...] = ()
-    kind: MetricKind = MetricKind.GAUGE
     no_alert: str = ""
+
+    @property
+    def kind(self) -> Literal["gauge", "counter"]:
+        """A counter only grows while its process lives; a gauge may fall."""
+        if self.name.endswith("_total"):
+            return "counter"
+        return "gauge"
 
 
 class MetricSample(NamedTuple):

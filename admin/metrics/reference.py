@@ -297,7 +297,7 @@ def page_text() -> str:
 
 def _table(metrics: Sequence[Metric]) -> str:
     rows = (
-        f"| `{metric.name}` | {metric.kind.value} | {', '.join(f'`{label}`' for label in metric.labels)}"
+        f"| `{metric.name}` | {metric.kind} | {', '.join(f'`{label}`' for label in metric.labels)}"
         f" | {metric.meaning} | {metric.no_alert or _alerts_on(metric)} |\n"
         for metric in metrics
     )

@@ -299,7 +299,7 @@ def test_metrics_are_those_of_the_table(shell: CommandLine, mail: MailKeyspace) 
 
     for family in seen(shell).families:
         metric = declared[family.name]
-        assert (family.documentation, family.type) == (metric.meaning, metric.kind.value)
+        assert (family.documentation, family.type) == (metric.meaning, metric.kind)
         assert all(set(sample.labels) == set(metric.labels) for sample in family.samples)
 
 

@@ -11,7 +11,7 @@ from mailmend.admin.metrics.alerts import ALERTS, AlertRule
 from mailmend.admin.metrics.declared import METRICS
 from mailmend.admin.metrics.reference import PANELS, DashboardPanel, dashboard_json
 from mailmend.mailqueue.rules.health import HealthProblem
-from mailmend.model.metrics import Metric, MetricKind
+from mailmend.model.metrics import Metric
 from tests.support.commands import CommandLine
 
 DECLARED = {one.name: one for one in METRICS}
@@ -41,7 +41,7 @@ def wrong_in(query: str, *shown: str) -> set[str]:
 @pytest.mark.parametrize("metric", METRICS, ids=lambda one: one.name)
 def test_names_are_as_the_ecosystem_has_them(metric: Metric) -> None:
     assert re.fullmatch(r"mailmend(_[a-z]+)+", metric.name)
-    assert (metric.kind is MetricKind.COUNTER) == metric.name.endswith("_total")
+    assert (metric.kind == "counter") == metric.name.endswith("_total")
     assert not re.search(r"_(ms|millis|minutes|hours|days|micros|kb|mib)(_|$)", metric.name), "base units"
     assert not _UNBOUNDED & set(metric.labels)
     assert metric.meaning

@@ -263,7 +263,7 @@ def test_metrics_are_those_of_the_table(mailmend: CommandLine, mail: MailKeyspac
 
     for family in Scraped.of(file).families:
         metric = declared[family.name]
-        assert (family.documentation, family.type) == (metric.meaning, metric.kind.value)
+        assert (family.documentation, family.type) == (metric.meaning, metric.kind)
         assert all(set(sample.labels) == set(metric.labels) for sample in family.samples)
 
 
