@@ -10,7 +10,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Final, Self
 
-from mailmend.delivery.mail.notices import NoticeWish, ReturnedPart
+from mailmend.delivery.mail.notices import NoticeCondition, NoticeKind, ReturnedPart
 from mailmend.delivery.policy.policy import PickupField
 from mailmend.mailqueue.rules.mails import NULL_SENDER
 from mailmend.model.grammar import (
@@ -187,6 +187,8 @@ class DeliveryEntry:
 
     Attributes:
         refusals: attempts that were refused for now.
+        notify: what the sender asked to be told; None where nothing was asked: failures and delays are told.
+        original: the recipient as the sender wrote it, with the type of the address: `rfc822;bob@example.org`.
         reply: of the server, at the last attempt; "" where there was none.
         host: which server that was.
         due_at: no attempt begins before; None: as its mail is due.
@@ -198,7 +200,8 @@ class DeliveryEntry:
     recipient: str
     stage: EntryStage = EntryStage.PRE_DELIVERY
     refusals: int = 0
-    wish: NoticeWish = field(default_factory=NoticeWish)
+    notify: frozenset[NoticeCondition] | None = None
+    original: str = ""
     reply: str = ""
     host: str = ""
     due_at: datetime | None = None
@@ -212,6 +215,12 @@ class DeliveryEntry:
     @property
     def domain(self) -> str:
         return self.recipient.rpartition("@")[2].lower()
+
+    def notifies(self, kind: NoticeKind) -> bool:
+        """Whether the sender wants to be told this."""
+        if self.notify is None:
+            return kind in {NoticeKind.FAILED, NoticeKind.DELAYED}
+        return kind.condition in self.notify
 
     def moved(self, stage: EntryStage) -> Self:
         """The entry at its next stage."""

@@ -27,7 +27,7 @@ from mailmend.delivery.mail.entries import (
     OutgoingMail,
     QueuedEntry,
 )
-from mailmend.delivery.mail.notices import NoticeCondition, NoticeWish, ReturnedPart
+from mailmend.delivery.mail.notices import NoticeCondition, ReturnedPart
 from mailmend.delivery.policy.policy import PickupField
 from mailmend.delivery.policy.quotas import CountedMail
 from mailmend.mailqueue.codec import attribute, attribute_value, priority_of
@@ -299,7 +299,8 @@ def _entries(mail: Mail, mail_id: EnqueueId, remembered: Any) -> Iterable[Delive
             EntryId(mail_id, _number(of_it.get("number"), place)),
             recipient,
             refusals=_number(of_it.get("refusals"), 0),
-            wish=NoticeWish(_conditions(_text(notify.get(recipient))), _original(_text(original.get(recipient)))),
+            notify=_conditions(_text(notify.get(recipient))),
+            original=_original(_text(original.get(recipient))),
             reply=noted(_text(of_it.get("reply"))),
             host=noted(_text(of_it.get("host")), _HOST_BYTES_MAX),
             due_at=_instant(of_it.get("due_at")),

@@ -103,24 +103,6 @@ class ReturnedPart(Enum):
     HEADER = "HDRS"
 
 
-@dataclass(frozen=True, slots=True)
-class NoticeWish:
-    """What the sender asked for, for one recipient.
-
-    Attributes:
-        conditions: None where nothing was asked: failures and delays are told.
-        original: the recipient as the sender wrote it, with the type of the address: `rfc822;bob@example.org`.
-    """
-
-    conditions: frozenset[NoticeCondition] | None = None
-    original: str = ""
-
-    def wants(self, kind: NoticeKind) -> bool:
-        if self.conditions is None:
-            return kind in {NoticeKind.FAILED, NoticeKind.DELAYED}
-        return kind.condition in self.conditions
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecipientNotice:
     """What the sender is told of one recipient.

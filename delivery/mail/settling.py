@@ -204,7 +204,7 @@ def settlement_of(
         elif entry.end not in {EntryEnd.DELIVERED, EntryEnd.DELETED}:
             failed.append(entry)
         kind = _kind_of(entry, schedule, again_at)
-        if kind and mail.sender and entry.entry.wish.wants(kind):
+        if kind and mail.sender and entry.entry.notifies(kind):
             notices.append(_notice(kind, entry, expires_at))
         if kind is NoticeKind.FAILED and not mail.sender:
             untold.append(_notice(kind, entry, expires_at))
@@ -272,7 +272,7 @@ def _notice(kind: NoticeKind, ended: EndedEntry, expires_at: datetime) -> Recipi
         kind=kind,
         recipient=entry.recipient,
         status=ended.status or _STATUS[kind],
-        original=entry.wish.original,
+        original=entry.original,
         reply=entry.reply,
         host=entry.host,
         why=ended.why,

@@ -24,7 +24,7 @@ from mailmend.delivery.mail.encoding import (
     transparent_blocks,
 )
 from mailmend.delivery.mail.entries import DeliveryEntry, OutgoingMail
-from mailmend.delivery.mail.notices import NoticeCondition, NoticeWish
+from mailmend.delivery.mail.notices import NoticeCondition
 from mailmend.model.grammar import ascii_domain
 
 _REPLY_BYTES_MAX: Final = 32_768
@@ -292,7 +292,7 @@ def _recipient_words(
     written = _written(entry.recipient, international=international)
     if written is None:
         return _refusal(553, "5.1.3", "the recipient's address is not valid")
-    return (b"RCPT", b"TO:<" + written + b">", *_recipient_parameters(entry.wish, offered))
+    return (b"RCPT", b"TO:<" + written + b">", *_recipient_parameters(entry, offered))
 
 
 def _mail_parameters(
@@ -315,16 +315,16 @@ def _mail_parameters(
             yield b"ENVID=" + _xtext(mail.envelope_id)
 
 
-def _recipient_parameters(wish: NoticeWish, offered: ServerExtensions) -> Iterable[bytes]:
+def _recipient_parameters(entry: DeliveryEntry, offered: ServerExtensions) -> Iterable[bytes]:
     if "dsn" not in offered:
         return
-    conditions = wish.conditions or frozenset[NoticeCondition]()
+    conditions = entry.notify or frozenset[NoticeCondition]()
     if NoticeCondition.NEVER in conditions:  # goes with no other word
         yield b"NOTIFY=NEVER"
     elif conditions:
         words = [condition.value for condition in NoticeCondition if condition in conditions]
         yield f"NOTIFY={','.join(words)}".encode()
-    kind, _, address = wish.original.partition(";")
+    kind, _, address = entry.original.partition(";")
     if address and address.isascii() and re.fullmatch(r"[A-Za-z0-9-]+", kind):
         yield b"ORCPT=" + kind.encode() + b";" + _xtext(address)
     elif address and "smtputf8" in offered:

@@ -20,7 +20,7 @@ from mailmend.delivery.mail.entries import (
     OutgoingMail,
 )
 from mailmend.delivery.mail.envelopes import REMEMBERED, mail_again, outgoing_of, plain_attributes
-from mailmend.delivery.mail.notices import NoticeCondition, NoticeWish, ReturnedPart
+from mailmend.delivery.mail.notices import NoticeCondition, ReturnedPart
 from mailmend.delivery.policy.policy import PickupField
 from mailmend.mailqueue.admission import admitted
 from mailmend.mailqueue.codec import attribute, payload_of
@@ -121,8 +121,8 @@ def test_the_wishes_that_james_keeps_of_a_sender_are_read() -> None:
         )
     )
     assert (mail.envelope_id, mail.returned) == ("QQ+314159", ReturnedPart.HEADER)
-    assert bob.wish == NoticeWish(frozenset({NoticeCondition.SUCCESS, NoticeCondition.FAILURE}))
-    assert cy.wish == NoticeWish(None, "rfc822;cyrus@example.org")
+    assert (bob.notify, bob.original) == (frozenset({NoticeCondition.SUCCESS, NoticeCondition.FAILURE}), "")
+    assert (cy.notify, cy.original) == (None, "rfc822;cyrus@example.org")
 
 
 @given(st.integers(0, 50), st.text(max_size=20), st.integers(0, 5))
@@ -164,7 +164,8 @@ def test_attributes_that_cannot_be_read_count_as_not_there(attributes: Mapping[s
     mail = Mail("m", ("bob@example.org", "cy@example.org"), "ann@example.org", last_updated=NOON, attributes=attributes)
     outgoing, entries = read(mail)
     assert (outgoing.first_seen_at, outgoing.expires_at, outgoing.returned, outgoing.fields) == (NOON, None, None, {})
-    assert [(one.id.number, one.refusals, one.wish) for one in entries] == [(0, 0, NoticeWish()), (1, 0, NoticeWish())]
+    assert [(entry.id.number, entry.refusals) for entry in entries] == [(0, 0), (1, 0)]
+    assert [(entry.notify, entry.original) for entry in entries] == [(None, ""), (None, "")]
 
 
 def test_the_entries_of_a_mail_whose_recipients_somebody_changed_are_counted_anew() -> None:

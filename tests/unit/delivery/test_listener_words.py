@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from mailmend.delivery.mail.envelopes import outgoing_of
-from mailmend.delivery.mail.notices import NoticeCondition, NoticeWish, ReturnedPart
+from mailmend.delivery.mail.notices import NoticeCondition, ReturnedPart
 from tests.support.mail_clients import MAIL, RCPT, entrance
 
 CONTENT = b"Subject: hello\r\n\r\nThe body.\r\n"
@@ -29,10 +29,10 @@ async def test_what_a_sender_asks_to_hear_of_is_kept() -> None:
             mail, entries = outgoing_of(await anext(mails), datetime.now(UTC))
 
     assert (mail.envelope_id, mail.returned) == ("QQ+314159", ReturnedPart.HEADER)
-    assert [one.wish for one in entries] == [
-        NoticeWish(frozenset({NoticeCondition.SUCCESS, NoticeCondition.DELAY}), "rfc822;Robert+x@example.com"),
-        NoticeWish(frozenset({NoticeCondition.NEVER})),
-        NoticeWish(),
+    assert [(entry.notify, entry.original) for entry in entries] == [
+        (frozenset({NoticeCondition.SUCCESS, NoticeCondition.DELAY}), "rfc822;Robert+x@example.com"),
+        (frozenset({NoticeCondition.NEVER}), ""),
+        (None, ""),
     ]
 
 

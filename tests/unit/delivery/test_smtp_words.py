@@ -7,7 +7,7 @@ import pytest
 
 from mailmend.admin.local.processes import free_port
 from mailmend.delivery.mail.attempts import AttemptStage, NextHop, SourceAddress
-from mailmend.delivery.mail.notices import NoticeCondition, NoticeWish, ReturnedPart
+from mailmend.delivery.mail.notices import NoticeCondition, ReturnedPart
 from mailmend.delivery.smtp.outgoing.esmtp import ServerExtensions, commands_for
 from tests.support.smtp_attempts import CONTENT, attempt, deliver, entries_of, mail_of, relay
 from tests.support.smtp_sink import HOST, Answer, SmtpSink, say
@@ -91,9 +91,11 @@ async def test_a_source_that_cannot_be_had_refuses_for_now(source: SourceAddress
 
 async def test_what_the_sender_asked_for_is_passed_on() -> None:
     """ENVID, RET, NOTIFY and ORCPT, where the server offers DSN."""
-    wish = NoticeWish(frozenset({NoticeCondition.SUCCESS, NoticeCondition.DELAY}), "rfc822;a+b@example.org")
+    notify = frozenset({NoticeCondition.SUCCESS, NoticeCondition.DELAY})
     mail = mail_of(envelope_id="id=1", returned=ReturnedPart.HEADER)
-    recipients = tuple(replace(entry, wish=wish) for entry in entries_of("a@example.org"))
+    recipients = [
+        replace(entry, notify=notify, original="rfc822;a+b@example.org") for entry in entries_of("a@example.org")
+    ]
     sink, plain = SmtpSink(), SmtpSink(extensions=())
 
     results = [

@@ -14,7 +14,6 @@ from mailmend.delivery.mail.encoding import fits
 from mailmend.delivery.mail.notices import (
     RETURNED_BYTES_MAX,
     NoticeKind,
-    NoticeWish,
     RecipientNotice,
     ReturnedPart,
     StatusNotification,
@@ -162,11 +161,6 @@ def test_each_kind_has_its_subject_and_its_sentence(kind: NoticeKind, subject: s
     assert "Original-Envelope-Id" not in of_mail
     assert of_recipient["Action"] == kind.value
     assert ("Will-Retry-Until" in of_recipient) == (kind is NoticeKind.DELAYED)
-
-
-def test_a_wish_that_names_nothing_is_for_failures_and_delays() -> None:
-    """RFC 3461 5.2: so it is left to us."""
-    assert [kind for kind in NoticeKind if NoticeWish().wants(kind)] == [NoticeKind.FAILED, NoticeKind.DELAYED]
 
 
 @pytest.mark.parametrize(("length", "whole"), [(RETURNED_BYTES_MAX, True), (RETURNED_BYTES_MAX + 1, False)])

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from mailmend.delivery.mail.entries import DeliveryEntry, EndedEntry, EntryEnd, EntryId, OutgoingMail
-from mailmend.delivery.mail.notices import NoticeCondition, NoticeKind, NoticeWish, RecipientNotice
+from mailmend.delivery.mail.notices import NoticeCondition, NoticeKind, RecipientNotice
 from mailmend.delivery.mail.settling import MailSettlement, RetryInterval, RetrySchedule, settlement_of
 from mailmend.delivery.policy.policy import PickupField
 from mailmend.model.ids import EnqueueId
@@ -19,8 +19,17 @@ MAIL = OutgoingMail(ID, "ann@example.org", NOON)
 SCHEDULE = RetrySchedule((RetryInterval(MINUTE), RetryInterval(60 * MINUTE, notify=True)), count=2)
 
 
-def ended(number: int, end: EntryEnd, refusals: int = 0, wish: NoticeWish | None = None, **more: Any) -> EndedEntry:
-    entry = DeliveryEntry(EntryId(ID, number), f"r{number}@example.com", refusals=refusals, wish=wish or NoticeWish())
+SUCCESS = frozenset({NoticeCondition.SUCCESS})
+
+
+def ended(
+    number: int,
+    end: EntryEnd,
+    refusals: int = 0,
+    notify: frozenset[NoticeCondition] | None = None,
+    **more: Any,
+) -> EndedEntry:
+    entry = DeliveryEntry(EntryId(ID, number), f"r{number}@example.com", refusals=refusals, notify=notify)
     return EndedEntry(entry, end, NOON, **more)
 
 
@@ -65,8 +74,8 @@ def test_who_was_refused_for_good_is_notified_of_and_does_not_come_again() -> No
 
 def test_a_notice_says_what_the_server_said_and_when() -> None:
     """All that is known of the recipient's last attempt."""
-    wish = NoticeWish(None, "rfc822;r@example.com")
-    entry = DeliveryEntry(EntryId(ID, 0), "r0@example.com", wish=wish, reply="550 no", host="mx.example.com")
+    original = "rfc822;r@example.com"
+    entry = DeliveryEntry(EntryId(ID, 0), "r0@example.com", original=original, reply="550 no", host="mx.example.com")
     (notice,) = settled(EndedEntry(entry, EntryEnd.FAILED, NOON + MINUTE, "5.1.1", "a sentence")).notices
     assert notice == RecipientNotice(
         kind=NoticeKind.FAILED,
@@ -86,8 +95,8 @@ def test_a_notice_says_what_the_server_said_and_when() -> None:
     [
         (ended(0, EntryEnd.FAILED), "5.0.0"),
         (ended(0, EntryEnd.REFUSED, refusals=1), "4.0.0"),
-        (ended(0, EntryEnd.DELIVERED, wish=NoticeWish(frozenset({NoticeCondition.SUCCESS}))), "2.0.0"),
-        (ended(0, EntryEnd.DELIVERED, wish=NoticeWish(frozenset({NoticeCondition.SUCCESS})), arrived=True), "2.0.0"),
+        (ended(0, EntryEnd.DELIVERED, notify=SUCCESS), "2.0.0"),
+        (ended(0, EntryEnd.DELIVERED, notify=SUCCESS, arrived=True), "2.0.0"),
     ],
 )
 def test_a_notice_without_a_code_has_that_of_its_kind(one: EndedEntry, status: str) -> None:
@@ -136,8 +145,7 @@ def test_a_delay_is_notified_at_the_interval_that_says_so() -> None:
 @pytest.mark.parametrize("condition", NoticeCondition)
 def test_the_sender_is_notified_what_it_asked_for(end: EntryEnd, condition: NoticeCondition) -> None:
     """Success, failure, delay, each alone; or never anything."""
-    wish = NoticeWish(frozenset({condition}))
-    settlement = settled(ended(0, end, refusals=1, wish=wish))
+    settlement = settled(ended(0, end, refusals=1, notify=frozenset({condition})))
     happened = {
         EntryEnd.DELIVERED: NoticeCondition.SUCCESS,
         EntryEnd.REFUSED: NoticeCondition.DELAY,
@@ -149,21 +157,26 @@ def test_the_sender_is_notified_what_it_asked_for(end: EntryEnd, condition: Noti
     assert bool(settlement.notices) == (happened is condition)
 
 
+def test_a_sender_that_asked_for_nothing_is_told_of_failures_and_delays() -> None:
+    """RFC 3461 5.2: so it is left to us."""
+    entry = DeliveryEntry(EntryId(ID, 0), "r0@example.com")
+    assert [kind for kind in NoticeKind if entry.notifies(kind)] == [NoticeKind.FAILED, NoticeKind.DELAYED]
+
+
 def test_a_server_that_tells_the_sender_itself_is_left_to_it() -> None:
     """Given that the next server was told NOTIFY, nothing is said of the success."""
-    wish = NoticeWish(frozenset({NoticeCondition.SUCCESS}))
-    assert notified(settled(ended(0, EntryEnd.DELIVERED, wish=wish))) == [("r0@example.com", NoticeKind.RELAYED)]
-    assert not notified(settled(ended(0, EntryEnd.DELIVERED, wish=wish, tells=True)))
-    arrived = settled(ended(0, EntryEnd.DELIVERED, wish=wish, arrived=True))
+    assert notified(settled(ended(0, EntryEnd.DELIVERED, notify=SUCCESS))) == [("r0@example.com", NoticeKind.RELAYED)]
+    assert not notified(settled(ended(0, EntryEnd.DELIVERED, notify=SUCCESS, tells=True)))
+    arrived = settled(ended(0, EntryEnd.DELIVERED, notify=SUCCESS, arrived=True))
     assert notified(arrived) == [("r0@example.com", NoticeKind.DELIVERED)]
 
 
 @pytest.mark.parametrize("end", EntryEnd)
 def test_the_null_sender_is_notified_nothing(end: EntryEnd) -> None:
     """A notification is such a mail: none is ever about one."""
-    wish = NoticeWish(frozenset({NoticeCondition.SUCCESS, NoticeCondition.FAILURE, NoticeCondition.DELAY}))
+    notify = frozenset({NoticeCondition.SUCCESS, NoticeCondition.FAILURE, NoticeCondition.DELAY})
     report = OutgoingMail(ID, None, NOON)
-    assert not settled(ended(0, end, refusals=1, wish=wish), mail=report).notices
+    assert not settled(ended(0, end, refusals=1, notify=notify), mail=report).notices
 
 
 def test_what_was_returned_comes_again_no_later_than_it_expires() -> None:
