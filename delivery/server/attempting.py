@@ -58,6 +58,9 @@ from mailmend.model.ports import Clock
 
 _NO_JOURNAL: Final = "the journal of attempts does not answer"
 
+_AS_THE_SERVER_DOES: Final = TryDelivery()
+"""Every recipient is tried like this where no hook wants otherwise."""
+
 _OF_THE_SERVER: Final = frozenset({AttemptStage.CONNECT, AttemptStage.TLS, AttemptStage.GREETING})
 """Where an attempt ends without a reply about the mail: the next server may be tried."""
 
@@ -169,11 +172,13 @@ class EntryAttempts:
         ended = await self._known_end(held, entry) or await self._as_ordered(held, entry)
         if ended:
             return ended
-        decided = await self.hooks.before(self._seen(held, entry))
-        held.give(decided.attributes)
-        wanted = decided.decision
-        if not isinstance(wanted, TryDelivery):
-            return self._decided(held, entry, wanted)
+        wanted = _AS_THE_SERVER_DOES
+        if self.hooks.pre is not None:
+            result = await self.hooks.before(self._seen(held, entry))
+            held.give(result.attributes)
+            if not isinstance(result.decision, TryDelivery):
+                return self._decided(held, entry, result.decision)
+            wanted = result.decision
         if entry.id.number in held.active:
             entry = held.move(entry.id.number, EntryStage.DNS)
         ready = ReadyEntry(held, entry, wanted, wanted.sources or self.settings.sources)
@@ -325,16 +330,19 @@ class EntryAttempts:
         return EndedEntry(entry, end, at, reply.status, why, result.tells and not arrived, arrived)
 
     async def _after(self, held: HeldMail, ended: EndedEntry, stage: AttemptStage | None) -> EndedEntry:
+        """How an entry ends by the hook behind an attempt; as before where there is no hook."""
+        if self.hooks.post is None:
+            return ended
         entry = ended.entry
         seen = self._seen(held, ended.entry)
         schedule = self.settings.schedule(held.mail.transport)
         is_last = schedule.after(entry.refusals + 1, ended.at, seen.expires_at, 0.0) is None
         attempt = HookedAttempt(seen, ended.end, ended.status, entry.reply, ended.why, entry.host, stage, is_last)
-        decided = await self.hooks.after(attempt)
-        held.give(decided.attributes)
-        if decided.decision is None:
+        result = await self.hooks.after(attempt)
+        held.give(result.attributes)
+        if result.decision is None:
             return ended
-        return self._decided(held, entry, decided.decision, ended.status)
+        return self._decided(held, entry, result.decision, ended.status)
 
     def _decided(
         self,

@@ -29,7 +29,6 @@ from mailmend.delivery.mail.hooks import (
     PreDecision,
     PreDelivery,
     PutOffDelivery,
-    TryDelivery,
 )
 from mailmend.delivery.policy.orders import HOOK_OWNER
 from mailmend.model.errors import MailmendError
@@ -65,8 +64,8 @@ class DeliveryHooks:
     heed: Callable[[Sequence[HookOrder], str], None] = _heeded_by_nobody
 
     async def before(self, recipient: HookedRecipient) -> HookResult[PreDecision]:
-        if self.pre is None:
-            return HookResult(TryDelivery())
+        """What the hook decides before an attempt; only where there is one."""
+        assert self.pre is not None
         result = _result(await self._asked(self.pre, recipient))
         if isinstance(result.decision, PreDecision):
             return self._followed(result, self.pre_name)
@@ -74,8 +73,8 @@ class DeliveryHooks:
         return HookResult(FAILED_HOOK)
 
     async def after(self, attempt: HookedAttempt) -> HookResult[PostDecision]:
-        if self.post is None:
-            return HookResult(None)
+        """What the hook decides behind an attempt; only where there is one."""
+        assert self.post is not None
         result = _result(await self._asked(self.post, attempt))
         decided = result.decision
         if isinstance(decided, PutOffDelivery | HoldRecipient | BounceRecipient | DeleteRecipient):
