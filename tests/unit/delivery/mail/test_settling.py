@@ -157,7 +157,7 @@ def test_the_sender_is_notified_what_it_asked_for(end: EntryEnd, condition: Noti
     assert bool(settlement.notices) == (happened is condition)
 
 
-def test_a_sender_that_asked_for_nothing_is_told_of_failures_and_delays() -> None:
+def test_a_sender_without_a_wish_is_notified_of_failures_and_delays() -> None:
     """RFC 3461 5.2: so it is left to us."""
     entry = DeliveryEntry(EntryId(ID, 0), "r0@example.com")
     assert [kind for kind in NoticeKind if entry.notifies(kind)] == [NoticeKind.FAILED, NoticeKind.DELAYED]
