@@ -31,7 +31,7 @@ from mailmend.cql.schema.migrations import (
     checksum_of,
     digests,
     file_names,
-    without_entry,
+    remaining,
 )
 from mailmend.cql.schema.upgrades import Adoption, Standing, VersionStep, decide_adoption, decide_version
 from mailmend.model.catalog.james_tables import SCHEMA_VERSION
@@ -359,7 +359,7 @@ def adopt(server: SchemaServer, history: History, leases: LeaseSource, migration
                 f"{keyspace} has become {adoption.standing.value} meanwhile", mend="Type the same command again."
             )
         held.check()
-        left = without_entry(migrations, history.entries())
+        left = remaining(migrations, history.entries())
         generation = adoption.recognition.generation.name
         history.baseline(left, history.clock.new_uuid(), f"{_ADOPTED}{generation}")
         baseline = Baseline(

@@ -69,7 +69,7 @@ class NodeVersions:
     @property
     def behind(self) -> tuple[str, ...]:
         """The nodes whose version is not the most frequent one, in their order."""
-        counts = Counter(version for version in self.up.values() if version)
+        counts = Counter(filter(None, self.up.values()))
         usual = max(counts, key=counts.__getitem__, default=None)
         return tuple(node for node, version in self.up.items() if usual is None or version != usual)
 

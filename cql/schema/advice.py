@@ -63,12 +63,15 @@ def rates_of_births(births: Sequence[int], total: float) -> Rates | None:
         return None
     newest = max(births)
     oldest = min(births)
-    recent = [at for at in births if newest - at < RECENT_SECONDS * MICROS]
-    hours = Counter((newest - at) // (HOUR * MICROS) for at in recent)
+    hours: Counter[int] = Counter()  # recent births by their distance from the newest one
+    for at in births:
+        age = newest - at
+        if age < RECENT_SECONDS * MICROS:
+            hours[age // (HOUR * MICROS)] += 1
     lived = ((newest - oldest) // (HOUR * MICROS) + 1) * HOUR
     share = total / len(births)
     return Rates(
-        mean=share * len(recent) / min(RECENT_SECONDS, lived),
+        mean=share * hours.total() / min(RECENT_SECONDS, lived),
         peak=share * max(hours.values()) / HOUR,
         history_seconds=(newest - oldest) / MICROS,
         looked_at=len(births),
@@ -90,7 +93,8 @@ def slice_gap(mails: Mapping[tuple[str, int], int]) -> int | None:
         starts[queue].append(start)
     gaps: list[int] = []
     for moments in starts.values():
-        gaps.extend(later - start for start, later in pairwise(moments))
+        for start, later in pairwise(moments):
+            gaps.append(later - start)
     return min(gaps, default=None)
 
 
@@ -161,8 +165,13 @@ class TrialResult:
         With fewer than a hundred reads it is just the slowest one: that kind is left out where the other was read often
         enough.
         """
-        both = (self.mailbox, self.message)
-        return sum(cost.p99_ms for cost in both if cost.reads >= P99_READS_MIN) or sum(cost.p99_ms for cost in both)
+        total = 0.0
+        read_often = 0.0
+        for cost in (self.mailbox, self.message):
+            total += cost.p99_ms
+            if cost.reads >= P99_READS_MIN:
+                read_often += cost.p99_ms
+        return read_often or total
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,16 +267,21 @@ def _price(chosen: CompactionChoice, results: Sequence[TrialResult]) -> list[str
 
 
 def _narrowed(results: list[TrialResult], measure: Measure) -> tuple[list[TrialResult], str]:
-    best = min(measure.of(result) for result in results)
-    kept = [result for result in results if measure.of(result) <= measure.bound(best)]
-    figures = ", ".join(f"{result.choice.value} {measure.text(measure.of(result))}" for result in results)
+    bound = measure.bound(min(map(measure.of, results)))
+    kept = []
+    figures = []
+    for result in results:
+        figure = measure.of(result)
+        figures.append(f"{result.choice.value} {measure.text(figure)}")
+        if figure <= bound:
+            kept.append(result)
     if len(kept) == len(results):
-        return kept, f"By {measure.name} they are alike: {figures}."
-    return kept, f"By {measure.name} {_names(result.choice for result in kept)}: {figures}."
+        return kept, f"By {measure.name} they are alike: {', '.join(figures)}."
+    return kept, f"By {measure.name} {_ahead(kept)}: {', '.join(figures)}."
 
 
-def _names(choices: Iterable[CompactionChoice]) -> str:
-    words = [choice.value for choice in choices]
+def _ahead(kept: Iterable[TrialResult]) -> str:
+    words = [result.choice.value for result in kept]
     if len(words) == 1:
         return f"{words[0]} wins"
     return f"{' and '.join(words)} are ahead, alike"

@@ -4,7 +4,7 @@ The tables come from the catalog and the ledger, so that new projections are cov
 says what grants cannot express: Cassandra counts TRUNCATE as MODIFY, and the creator of a table may do all with it.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 
@@ -31,6 +31,7 @@ from mailmend.model.catalog.mail import (
     SCHEMA,
 )
 from mailmend.model.catalog.mail_queue import BROWSE_START, DELETED_MAILS, ENQUEUED_MAILS, QUEUE_TABLES
+from mailmend.model.keyspace import all_but
 from mailmend.model.names import name_of, spelled
 from mailmend.model.projections.family import Family
 from mailmend.model.table import Table
@@ -151,17 +152,20 @@ def _filled(family: Family) -> Iterator[Table]:
     yield from (MAILBOX_PATH, MAILBOX, BLOBS, BLOB_PARTS)
 
 
-LOOKED_AT = _names(table for family in FAMILIES for table in _looked_at(family))
-MENDED = _names(table for family in FAMILIES for table in _mended(family))
+def _of_families(tables_of: Callable[[Family], Iterable[Table]]) -> Iterator[Table]:
+    for family in FAMILIES:
+        yield from tables_of(family)
+
+
+LOOKED_AT = _names(_of_families(_looked_at))
+MENDED = _names(_of_families(_mended))
 FILLED = _names(_filled(MESSAGES))
 HISTORY = _names(HISTORY_TABLES)
-LEDGER = tuple(name for name in _names(LEDGER_TABLES) if name not in HISTORY)
+LEDGER = _names(all_but(LEDGER_TABLES, HISTORY))
 QUEUED = _names((*QUEUE_TABLES, EVENT_STORE))
 """The tables of the distributed mail queue, and the table of its configuration."""
 
-REFERRING = _names(
-    (*(table for table in SCHEMA.tables if naming_blobs(table)), DELETED_MAILS, BROWSE_START),
-)
+REFERRING = _names((*filter(naming_blobs, SCHEMA.tables), DELETED_MAILS, BROWSE_START))
 """The tables that may refer to blobs."""
 
 MEASURED = _names((IMAP_UID, MESSAGE_ID, MESSAGE_COUNTER, MODSEQ, EVENT_STORE, ENQUEUED_MAILS, BROWSE_START))
@@ -354,16 +358,25 @@ class GrantComparison:
 
 def compared(needed: Iterable[Grant], holding: Holding) -> GrantComparison:
     wanted = frozenset(needed)
-    own = {held.grant for held in holding.held if held.through == holding.name}
-    return GrantComparison(
-        holding,
-        missing=tuple(sorted(grant for grant in wanted if not _covered(grant, holding))),
-        superfluous=tuple(held for held in holding.held if held.through != holding.name or held.grant not in wanted),
-        to_grant=tuple(sorted(wanted - own)),
-    )
+    own = set()
+    superfluous = []
+    for held in holding.held:
+        if held.through == holding.name:
+            own.add(held.grant)
+        if held.through != holding.name or held.grant not in wanted:
+            superfluous.append(held)
+    missing = []
+    for grant in sorted(wanted):
+        if not _covered(grant, holding):
+            missing.append(grant)
+    return GrantComparison(holding, tuple(missing), tuple(superfluous), to_grant=tuple(sorted(wanted - own)))
 
 
 def _covered(wanted: Grant, holding: Holding) -> bool:
-    return holding.superuser or any(
-        held.grant.permission == wanted.permission and held.grant.on in wanted.on.enclosing for held in holding.held
-    )
+    """Whether the role may do it: a permission on an enclosing resource covers it too."""
+    if holding.superuser:
+        return True
+    for held in holding.held:
+        if held.grant.permission == wanted.permission and held.grant.on in wanted.on.enclosing:
+            return True
+    return False

@@ -36,8 +36,7 @@ from mailmend.cql.schema.migrations import (
     changes_since,
     file_names,
     history_drift,
-    numbers_of,
-    without_entry,
+    remaining,
 )
 from mailmend.cql.schema.risk import Assessment, DroppedColumns, Risky
 from mailmend.cql.statements import Effect, Parsed, Statement, apply_all
@@ -155,20 +154,21 @@ def decide(
     baseline: tuple[Migration, ...] = ()
     if fresh:
         baseline = _standing(migrations, live)
-    ended = set(numbers_of(baseline))
+    ended: list[Migration | Entry] = [*baseline]
     for entry in record.entries:
         if entry.ended:
-            ended.add(entry.number)
-    pending = [migration for migration in migrations if migration.number not in ended]
+            ended.append(entry)
+    pending = remaining(migrations, ended)
     due, stopped = _due(pending, target)
     rehearsal = _Rehearsal(keyspace, record, live, live, _dropped_once(live), fresh)
     statements: list[PlannedStatement] = []
     for migration in due:
         statements.extend(rehearsal.planned(migration))
-    done_then = ended | numbers_of(due)
-    reached = tuple(migration for migration in migrations if migration.number in done_then)
-    left = tuple(pending[len(due) :])
-    return MigrationPlan(baseline, tuple(due), tuple(statements), reached, left, stopped, rehearsal.schema)
+    left = pending[len(due) :]
+    reached = remaining(migrations, left)
+    return MigrationPlan(
+        baseline, tuple(due), tuple(statements), tuple(reached), tuple(left), stopped, rehearsal.schema
+    )
 
 
 def refuse_tampering(keyspace: str, migrations: Sequence[Migration], record: LedgerRecord) -> None:
@@ -407,7 +407,7 @@ def _verified(
     pending: tuple[str, ...] = ()
     applied = None
     if record is not None:
-        pending = file_names(without_entry(migrations, held.entries))
+        pending = file_names(remaining(migrations, held.entries))
         applied = len(held.entries) - len(running)
     since: tuple[tuple[Since, str], ...] = ()
     if held.baseline is not None:

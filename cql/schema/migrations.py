@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
 from hashlib import sha256
+from typing import TypeVar
 from uuid import UUID
 
 from mailmend.cql.schema.difference import index_text, view_text
@@ -322,18 +323,21 @@ class Unlock:
     reason: str
 
 
-def numbers_of(migrations: Iterable[Migration | Entry]) -> frozenset[int]:
-    return frozenset(migration.number for migration in migrations)
+Numbered = TypeVar("Numbered", bound=Migration | Entry)
 
 
 def file_names(migrations: Iterable[Migration | Entry]) -> tuple[str, ...]:
     return tuple(str(migration.file) for migration in migrations)
 
 
-def without_entry(migrations: Iterable[Migration], history: Iterable[Entry]) -> list[Migration]:
-    """The migrations that the history does not hold, in their order."""
-    known = numbers_of(history)
-    return [migration for migration in migrations if migration.number not in known]
+def _by_number(migrations: Iterable[Numbered]) -> dict[int, Numbered]:
+    return {migration.number: migration for migration in migrations}
+
+
+def remaining(migrations: Iterable[Migration], others: Iterable[Migration | Entry]) -> list[Migration]:
+    """The migrations whose numbers the others do not have, in their order."""
+    numbers = _by_number(others)
+    return [migration for migration in migrations if migration.number not in numbers]
 
 
 class Tampering(Enum):
@@ -380,8 +384,8 @@ def history_drift(
         begun: the statements of the migration that is running, if one is: what follows the last of them that may have
             taken effect may still be edited, or a statement that the server refused could never be mended.
     """
-    files = {migration.number: migration for migration in migrations}
-    entries = {entry.number: entry for entry in history}
+    files = _by_number(migrations)
+    entries = _by_number(history)
     drift = []
     for number in range(1, max(entries, default=0) + 1):
         found = _between(files.get(number), entries.get(number), files, begun)

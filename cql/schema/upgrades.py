@@ -8,12 +8,12 @@ Adopting alters nothing in the mail keyspace. It is refused where it would recor
 form is not James's, and in one that James has not finished creating, no migration can count as applied.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
 from enum import Enum
 
-from mailmend.cql.schema.difference import Aspect, Difference
+from mailmend.cql.schema.difference import Aspect, Difference, aspects_of
 from mailmend.cql.schema.generations import (
     AUGUST_2026,
     JAMES_3_8,
@@ -62,8 +62,9 @@ class OptionalMigration:
 
     def due(self, live: Schema) -> tuple[Statement, ...]:
         """The statements that would still change something in the live keyspace."""
-        if any(live.table(name) is None for name in self.after):
-            return ()
+        for name in self.after:
+            if live.table(name) is None:
+                return ()
         due = []
         for statement in self.statements:
             remaining = _remaining(statement, live)
@@ -113,8 +114,16 @@ def _add(table: str, columns: Mapping[str, str], kind: Kind = Kind.REGULAR) -> A
 
 
 def _compact(table: str, strategy: str, **options: str) -> SetOptions:
-    pairs = ", ".join(f"'{name}': '{value}'" for name, value in {"class": strategy, **options}.items())
-    return SetOptions(Name(table), {"compaction": f"{{{pairs}}}"})
+    pairs = [f"'class': '{strategy}'"]
+    for name, value in options.items():
+        pairs.append(f"'{name}': '{value}'")
+    literal = ", ".join(pairs)
+    return SetOptions(Name(table), {"compaction": f"{{{literal}}}"})
+
+
+def _windows(table: str, unit: str) -> SetOptions:
+    """Time windows of one day or one hour."""
+    return _compact(table, _TIME_WINDOWS, compaction_window_unit=unit, compaction_window_size="1")
 
 
 def _drop(*tables: str) -> tuple[Statement, ...]:
@@ -142,11 +151,9 @@ UPGRADE_NOTES = (
         "JAMES-3121",
         "The queue's tables are time series: time windows keep each compaction small.",
         (
-            _compact("deletedMailsV2", _TIME_WINDOWS, compaction_window_unit="DAYS", compaction_window_size="1"),
-            *(
-                _compact(table, _TIME_WINDOWS, compaction_window_unit="HOURS", compaction_window_size="1")
-                for table in ("enqueuedMailsV3", "enqueuedMailsV4")
-            ),
+            _windows("deletedMailsV2", "DAYS"),
+            _windows("enqueuedMailsV3", "HOURS"),
+            _windows("enqueuedMailsV4", "HOURS"),
         ),
         "The note names the class org.apache.cassandra.db.compaction.TimeWindowCompaction, which does not exist: every "
         "server refuses it. Here it is TimeWindowCompactionStrategy. Its read_repair_chance is left out, for it is "
@@ -316,12 +323,16 @@ MAIL_QUEUE = OptionalMigration(
 OPTIONAL = (*UPGRADE_NOTES, MAIL_QUEUE)
 """All optional migrations: the upgrade notes and our own."""
 
-_ADDED: Mapping[tuple[str, str], str] = {
-    (statement.about.lower(), column.name): note.name
-    for note in UPGRADE_NOTES
-    for statement in note.statements
-    for column in statement.columns_added
-}
+
+def _additions() -> Iterator[tuple[tuple[str, str], str]]:
+    """((table, column), name of the note) of every column that an upgrade note adds."""
+    for note in UPGRADE_NOTES:
+        for statement in note.statements:
+            for column in statement.columns_added:
+                yield (statement.about.lower(), column.name), note.name
+
+
+_ADDED: Mapping[tuple[str, str], str] = dict(_additions())
 
 
 class Standing(Enum):
@@ -367,7 +378,7 @@ def _standing(live: Schema, record: LedgerRecord, against: tuple[Difference, ...
         standing = Standing.OURS
     elif not against:
         standing = Standing.ADOPTABLE
-    elif all(difference.aspect in (Aspect.MISSING_TABLE, Aspect.MISSING_TYPE) for difference in against):
+    elif aspects_of(against) <= {Aspect.MISSING_TABLE, Aspect.MISSING_TYPE}:
         standing = Standing.HALF_MADE
     return standing
 

@@ -280,9 +280,7 @@ def unknown_options(options: OptionTexts, release: ServerRelease, *, named: bool
         elif option == "compression" and release.is_cassandra:
             yield from _unknown_compression(pairs_of(literal), release)
         elif option == "caching" and release.is_cassandra:
-            names = [name for name in pairs_of(literal) if name not in CACHING]
-            for name in names:
-                yield f"caching.{name}", f"caching has no option {name}", _did_you_mean(name, CACHING)
+            yield from _unknown_caching(pairs_of(literal))
         elif option == "read_repair" and text_of(literal).upper() not in READ_REPAIR:
             yield option, f"read_repair has no value {text_of(literal)}", _did_you_mean(text_of(literal), READ_REPAIR)
         if release.is_cassandra and (option in known or not named):
@@ -306,6 +304,12 @@ def _unknown_compaction(pairs: OptionTexts, release: ServerRelease) -> Iterator[
                 yield f"compaction.{name}", text, _did_you_mean(name, known)
             elif name in VALUES and value not in VALUES[name]:
                 yield f"compaction.{name}", f"{name} has no value {value}", _did_you_mean(value, VALUES[name])
+
+
+def _unknown_caching(pairs: OptionTexts) -> Iterator[tuple[str, str, str]]:
+    for name in pairs:
+        if name not in CACHING:
+            yield f"caching.{name}", f"caching has no option {name}", _did_you_mean(name, CACHING)
 
 
 def _unknown_compression(pairs: OptionTexts, release: ServerRelease) -> Iterator[tuple[str, str, str]]:

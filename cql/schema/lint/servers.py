@@ -73,10 +73,13 @@ def parse_release(text: str) -> ServerRelease:
     if len(numbers) > 1:
         minor = int(numbers[1])
     version = (int(numbers[0]), minor)
-    known = [release for release in ServerRelease if release.is_cassandra and _pair(release) <= version]
-    if not known:
+    newest = None
+    for release in ServerRelease:
+        if release.is_cassandra and _pair(release) <= version:
+            newest = release
+    if newest is None:
         raise _unknown(text)
-    return known[-1]
+    return newest
 
 
 def exact_release(version: str) -> ServerRelease | None:
