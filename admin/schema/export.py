@@ -39,7 +39,7 @@ from mailmend.model.errors import ExitCode, WrongUse
 from mailmend.model.keyspace import Schema
 from mailmend.model.names import name_of
 from mailmend.model.projections.family import Family
-from mailmend.model.table import Column, Table
+from mailmend.model.table import Column, Table, names_of
 from mailmend.repair.binding import bind
 
 _ABOUT_MAIL = "What mailmend reads, writes and keeps true."
@@ -106,8 +106,8 @@ def found(keyspace: str, live: Schema, ledger: Schema, made: str, drawing: str =
     Raises:
         SchemaMismatch: the keyspace holds mail, and lacks a table without which nothing can be described.
     """
-    mail_names = {table.name for table in MAIL_TABLES}
-    queue_names = {table.name for table in QUEUE_TABLES}
+    mail_names = names_of(MAIL_TABLES)
+    queue_names = names_of(QUEUE_TABLES)
     mail: list[Table] = []
     james: list[Table] = []
     queue: list[Table] = []
@@ -381,11 +381,14 @@ def export(request: ExportRequest, _: Caller) -> ExportResult:
     if folder == STDOUT:
         return ExportResult(text=texts[wanted[0]])
     files = {folder / FILES[kind]: texts[kind] for kind in wanted}
-    stale = tuple(file for file, text in files.items() if _current(file) != text)
+    stale = []
+    for file, text in files.items():
+        if _current(file) != text:
+            stale.append(file)
     if not request.check:
         for file in stale:
             _write(file, files[file])
-    return ExportResult(tuple(files), stale, request.check)
+    return ExportResult(tuple(files), tuple(stale), request.check)
 
 
 def _declared(keyspace: str, drawing: str) -> dict[str, str]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from mailmend.model.catalog.purposes import CANONICAL, purpose_of, why_compacted
 from mailmend.model.projections.family import Condition, Counts, Family, Filter, Union
 from mailmend.model.projections.projection import Mirror, Projection
-from mailmend.model.table import Canonical, Column, Compaction, Kind, Table, UserType
+from mailmend.model.table import Canonical, Column, Compaction, Kind, Table, UserType, names_of, spellings
 
 _HEAD = ("column", "type", "key", "compared", "what it is")
 _KEY_PARTS = {Kind.PARTITION: "partition", Kind.CLUSTERING: "clustering", Kind.STATIC: "static", Kind.REGULAR: ""}
@@ -135,7 +135,7 @@ def _compared(column: Column, table: Table, families: tuple[Family, ...]) -> str
     compared: set[str] = set()
     for family in families:
         if table.name in {family.truth.name, family.mirror.table.name}:
-            compared.update(compared_column.name for compared_column in family.mirror.compared)
+            compared.update(names_of(family.mirror.compared))
     if column.canonical is not Canonical.PLAIN or column.name in compared:
         return CANONICAL[column.canonical]
     return ""
@@ -209,7 +209,7 @@ def _counts(counts: Counts) -> Relation:
     parts = "; ".join(_counter(name, when, counts) for name, when in counts.counters)
     notes: tuple[str, ...] = ()
     if counts.generators:
-        generators = ", ".join(table.spelling for table in counts.generators)
+        generators = spellings(counts.generators)
         notes = (f"mended only while {generators} stand still",)
     return Relation(counts.truth, counts.table, "count", f"per {_group(counts)}: {parts}", notes)
 
@@ -226,17 +226,16 @@ def _condition(condition: Condition, truth: Table) -> str:
 
 
 def _group(derived: Projection) -> str:
-    return ", ".join(derived.truth.column(theirs).spelling for _, theirs in derived.key)
+    return spellings(map(derived.truth.column, derived.key_sources))
 
 
 def _key(table: Table) -> str:
-    return ", ".join(column.spelling for column in table.key)
+    return spellings(table.key)
 
 
 def key_text(table: Table) -> str:
     """The primary key in one line: partition key in brackets, then the clustering columns."""
-    partition = ", ".join(column.spelling for column in table.partition)
-    parts = [f"({partition})"]
+    parts = [f"({spellings(table.partition)})"]
     for column in table.clustering:
         if column.descending:
             parts.append(f"{column.spelling} ↓")
@@ -248,7 +247,7 @@ def key_text(table: Table) -> str:
 def roles_of(table: Table, families: tuple[Family, ...]) -> Iterator[str]:
     for family in families:
         if table.name == family.truth.name:
-            names = ", ".join(relation.table.spelling for relation in relations_of(family))
+            names = spellings(relation.table for relation in relations_of(family))
             yield f"**Truth** of {names}."
         for relation in relations_of(family):
             if relation.table.name == table.name:

@@ -32,7 +32,7 @@ from mailmend.cql.schema.grants import (
 )
 from mailmend.model.catalog.james_tables import naming_blobs
 from mailmend.model.errors import ExitCode, WrongUse
-from mailmend.model.table import identifier
+from mailmend.model.table import identifier, names_of
 
 PREFIX = "mailmend_"
 
@@ -171,10 +171,10 @@ def _live(opened: OpenCluster, *, ledger_too: bool) -> Keyspaces:
     ledger = opened.connection.ledger_keyspace
     there = None
     if ledger_too:
-        there = frozenset(table.name for table in live_schema(opened.cluster, ledger).tables)
-    mail = live_schema(opened.cluster, opened.mail.name)
-    referring = frozenset(table.name for table in mail.tables if naming_blobs(table))
-    return Keyspaces(opened.mail.name, ledger, frozenset(table.name for table in mail.tables), there, referring)
+        there = frozenset(names_of(live_schema(opened.cluster, ledger).tables))
+    tables = live_schema(opened.cluster, opened.mail.name).tables
+    referring = frozenset(names_of(table for table in tables if naming_blobs(table)))
+    return Keyspaces(opened.mail.name, ledger, frozenset(names_of(tables)), there, referring)
 
 
 def document_of(result: GrantsResult) -> Document:
@@ -185,7 +185,8 @@ def document_of(result: GrantsResult) -> Document:
         for script in result.scripts:
             roles.append(_script_json(script))
             lines += _script_lines(script)
-        lines += [f"-- {remark}" for remark in REMARKS]
+        for remark in REMARKS:
+            lines.append(f"-- {remark}")
         body.append(_text(result.creations, lines))
     else:
         for role, comparison in result.compared:
@@ -203,7 +204,11 @@ def document_of(result: GrantsResult) -> Document:
 
 def _text(creations: Sequence[str], lines: Sequence[str]) -> Verbatim:
     """A script for cqlsh: tables of the ledger first; remarks are comments."""
-    return Verbatim("".join(f"{text}\n\n" for text in creations) + "".join(f"{line}\n" for line in lines))
+    script = []
+    for creation in creations:
+        script += [creation, ""]
+    script += lines
+    return Verbatim("".join(f"{line}\n" for line in script))
 
 
 def _script_lines(script: RoleScript) -> Iterator[str]:

@@ -382,7 +382,8 @@ _SETTLED: Final = 1 * MICROS
 
 NAMES: Final = MESSAGE_ID.names
 _MESSAGE: Final = NAMES.index("messageid")
-CHANGED: Final = (*(name for name in NAMES if name.startswith("flag")), "modseq", "userflags")
+FLAGS: Final = tuple(name for name in NAMES if name.startswith("flag"))
+CHANGED: Final = (*FLAGS, "modseq", "userflags")
 """What a change of flags writes."""
 
 

@@ -23,7 +23,7 @@ from mailmend.admin.local import ClusterRequest, local_cluster
 from mailmend.admin.local.cassandra_node import hosts_of
 from mailmend.admin.local.processes import free_port
 from mailmend.admin.local.server import throwaway_folder
-from mailmend.admin.schema.measuring import CHANGED, NAMES, SampledMessage
+from mailmend.admin.schema.measuring import CHANGED, FLAGS, NAMES, SampledMessage
 from mailmend.cql.driver.contact import Contact
 from mailmend.cql.render import Replication, keyspace_cql, table_cql
 from mailmend.cql.row_statements import render
@@ -104,7 +104,7 @@ def writes_of(message: SampledMessage, *, changed: bool) -> tuple[Write, ...]:
     return tuple(Change(table, table.key_of(row), assign=flags, add=labels, at=message.changed_at) for table in TABLES)
 
 
-_UNTOUCHED: Final = {name: False for name in CHANGED if name.startswith("flag")} | {"userflags": None}
+_UNTOUCHED: Final = {**dict.fromkeys(FLAGS, False), "userflags": None}
 """The flags of a message that is new: what they were before their last change is not known."""
 
 
@@ -256,7 +256,7 @@ class Trial:
     def _replay(self, messages: Sequence[SampledMessage]) -> None:
         events = history_of(messages)
         self.progress.stage("replaying their history", len(events))
-        places = [self._tables(choice) for choice in CHOICES]
+        places = list(map(self._tables, CHOICES))
         for wave in waves_of(events, self.waves):
             writes: list[Write] = []
             for _, number, changed in wave:
@@ -280,7 +280,7 @@ class Trial:
 
     def _settle(self) -> None:
         self.progress.stage("letting compaction settle")
-        names = frozenset(self.keyspace_of(choice) for choice in CHOICES)
+        names = frozenset(map(self.keyspace_of, CHOICES))
         deadline = self.clock.monotonic() + SETTLE_SECONDS_MAX
         quiet = 0
         while quiet < _QUIET_LOOKS and self.clock.monotonic() < deadline:
@@ -315,8 +315,11 @@ class Trial:
         if reads:
             table = reads[0].table.spelling
         self.progress.stage(f"reading {table}", len(reads))
-        places = {choice: self._tables(choice) for choice in CHOICES}
-        taken: dict[CompactionChoice, list[int]] = {choice: [] for choice in CHOICES}
+        places = {}
+        taken: dict[CompactionChoice, list[int]] = {}
+        for choice in CHOICES:
+            places[choice] = self._tables(choice)
+            taken[choice] = []
         for number, read in enumerate(reads):
             rounds = [self._round(places, read, number + again) for again in range(ROUNDS)]
             for choice in CHOICES:

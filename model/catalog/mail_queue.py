@@ -21,7 +21,7 @@ from mailmend.model.durations import DAY, HOUR, MINUTE
 from mailmend.model.errors import SchemaMismatch
 from mailmend.model.keyspace import Schema
 from mailmend.model.names import text_of
-from mailmend.model.table import Column, Compaction, Table, columns
+from mailmend.model.table import Column, Compaction, Table, columns, spellings
 from mailmend.model.texts import keyspace_option
 
 WINDOWS: Final = (20, 24, 30)
@@ -298,7 +298,7 @@ def _otherwise(tables: Iterable[Table], live: Schema) -> Iterator[str]:
         if found is None:
             continue
         if found.key_names != table.key_names or found.partition_names != table.partition_names:
-            key = ", ".join(column.spelling for column in table.key)
+            key = spellings(table.key)
             yield f"{table.spelling} with the key ({key})"
             continue
         for column in table.columns:
