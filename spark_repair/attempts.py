@@ -139,7 +139,9 @@ def _is_wanted(wanted: AttemptsWanted) -> Expression:
 def _grouped(some: Iterable[pa.RecordBatch], *, grouping: CounterPolicy) -> Iterator[pa.RecordBatch]:
     """The rows, each with the name of its group."""
     for batch in some:
-        names = [json.dumps(grouping.key(values_of(fields))) for fields in batch["fields"].to_pylist()]
+        names = []
+        for fields in batch["fields"].to_pylist():
+            names.append(json.dumps(grouping.key(values_of(fields))))
         yield batch.set_column(batch.schema.get_field_index(_GROUP), _GROUP, pa.array(names, pa.string()))
 
 

@@ -31,7 +31,7 @@ from mailmend.model.catalog.ledger import KEEP
 from mailmend.model.catalog.mail import MESSAGE_COUNTER, MODSEQ
 from mailmend.model.ids import MailboxId
 from mailmend.model.ports import Progress
-from mailmend.model.projections.family import Family, Filter
+from mailmend.model.projections.family import Family, Filter, projections_of
 from mailmend.model.projections.findings import Finding, RepairPolicy, Suspect
 from mailmend.model.projections.projection import Mirror, Projection
 from mailmend.model.projections.verdicts import Verdict
@@ -144,7 +144,7 @@ class SparkDetection(Detection):
                 return _Found(family, tables.rows, counts, numbers)
             suspects = found.suspects(counts)
             if _number(counts, family.projections) <= IN_DRIVER_MAX and self._engine.is_local:
-                projections = {projection.name: projection for projection in family.projections}
+                projections = projections_of([family])
                 few = [fixing.suspect_of(row.asDict(), projections) for row in suspects.collect()]
                 return _Found(family, tables.rows, counts, numbers, few)
             many = suspects.persist(StorageLevel.DISK_ONLY)
@@ -187,7 +187,7 @@ class SparkDetection(Detection):
         return behind
 
     def _streamed(self, found: _Found, frame: DataFrame) -> Iterator[Suspect]:
-        projections = {projection.name: projection for projection in found.family.projections}
+        projections = projections_of([found.family])
         parts = 1 + _number(found.counts, found.family.projections) // _PART_ROWS
         with self._at_work():
             for row in frame.repartition(parts).toLocalIterator():
@@ -249,7 +249,11 @@ class SparkDetection(Detection):
 
 
 def _number(counts: Mapping[str, Counter[Verdict]], projections: Iterable[Projection]) -> int:
-    return sum(sum(counts.get(projection.name, {}).values()) for projection in projections)
+    number = 0
+    for projection in projections:
+        if projection.name in counts:
+            number += counts[projection.name].total()
+    return number
 
 
 @dataclass(slots=True)
@@ -403,7 +407,11 @@ def numbers_behind(
         mirror_only: mailbox and uid of the mirror's rows that have no truth.
     """
     in_use = {name: number for name, number in _IN_USE.items() if number in truth.columns}
-    generators = [table for counts in family.counts for table in counts.generators if table.name in in_use]
+    generators = []
+    for counts in family.counts:
+        for table in counts.generators:
+            if table.name in in_use:
+                generators.append(table)
     if not generators:
         return {}
     sides = [truth.select(*map(cell_of, (_MAILBOX, *in_use.values()))), mirror_only]

@@ -5,7 +5,7 @@ same rule for every scanner. What the driver holds is one line for each partitio
 removed by the executors, each over its own session.
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from uuid import UUID
@@ -142,8 +142,8 @@ def _visited(some: Iterable[pa.RecordBatch], wanted: MarksWanted, remover: _Remo
     marks = _going(some, wanted)
     gone: defaultdict[QueueName, MarksGone] = defaultdict(MarksGone)
     if remover is None:
-        for queue, number in Counter(queue for queue, _ in marks).items():
-            gone[queue] = MarksGone(number)
+        for queue, _ in marks:
+            gone[queue].marks += 1
     else:
         for part in remover.remove(marks):
             for queue, marks_gone in part.items():

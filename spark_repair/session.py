@@ -222,7 +222,9 @@ def _submitted(settings: SparkSettings) -> SparkSession:
     """The session inside spark-submit, where the JVM runs and the master is decided."""
     names = ("spark.speculation", "spark.python.worker.reuse", "spark.redaction.regex")
     builder = SparkSession.builder
-    for name, value in ({name: _FIXED[name] for name in names} | dict(settings.options)).items():
+    options = {name: _FIXED[name] for name in names}
+    options.update(settings.options)
+    for name, value in options.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
 
@@ -277,8 +279,12 @@ def _environment(settings: SparkSettings) -> Iterator[None]:
     # Spark and its Python workers need AWS_* for a staging area in a bucket, and none of mailmend's own variables.
     hidden = dict.fromkeys(name for name in os.environ if name.startswith("MAILMEND_"))
     before = {name: os.environ.get(name) for name in (*wanted, *hidden)}
-    _set_environment({name: value or before[name] for name, value in wanted.items() if name != "SPARK_HOME"} | hidden)
-    os.environ.pop("SPARK_HOME", None)  # the scripts of another Spark do not fit this PySpark
+    changed: dict[str, str | None] = {**before, **hidden}
+    for name, value in wanted.items():
+        if value:
+            changed[name] = value
+    changed["SPARK_HOME"] = None  # the scripts of another Spark do not fit this PySpark
+    _set_environment(changed)
     try:
         yield
     finally:

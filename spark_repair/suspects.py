@@ -170,7 +170,7 @@ def placed_frame(family: Family, projection: Mirror | Filter, rows: DataFrame) -
     if compared is not None:
         one, two = fingerprints(compared, {column.name: column.name for column in compared})
     return rows.select(
-        *(cell_of(ours).alias(theirs) for ours, theirs in projection.key),
+        *_keys_as_in_truth(projection),
         sf.lit(0).alias(TRUTHS),
         sf.lit(1 << layout.present(projection)).cast("long").alias(BITS),
         one.alias(ONE),
@@ -192,12 +192,16 @@ _FOUND = "found"
 
 def contents(content: Content, truth: DataFrame, rows: DataFrame) -> DataFrame:
     """Contents without a truth (leaks) or a truth without contents (lost): one row each, with the two bits."""
-    names = [theirs for _, theirs in content.key]
-    ours = {theirs: ours for ours, theirs in content.key}
+    names = list(content.key_sources)
     claimed = truth.select(*map(cell_of, names), sf.lit(1 << _IN_TRUTH).alias(BITS))
-    stored = rows.select(*(cell_of(ours[name]).alias(name) for name in names), sf.lit(1 << _IN_CONTENT).alias(BITS))
+    stored = rows.select(*_keys_as_in_truth(content), sf.lit(1 << _IN_CONTENT).alias(BITS))
     sides = together(claimed.unionByName(stored), names).groupBy(*names).agg(sf.bit_or(BITS).alias(BITS))
     return sides.where(cell_of(BITS) != sf.lit(3))
+
+
+def _keys_as_in_truth(projection: Projection) -> list[Expression]:
+    """The columns of a projection's key, under the names of the truth's columns, in the key's order."""
+    return [cell_of(ours).alias(theirs) for ours, theirs in projection.key]
 
 
 def together(rows: DataFrame, names: Sequence[str]) -> DataFrame:
@@ -227,7 +231,7 @@ def lost(alone: DataFrame) -> DataFrame:
 def mark_lost(family: Family, truth: DataFrame, lost: DataFrame) -> DataFrame:
     """The truth with the bit set on each row whose content is lost."""
     assert family.content is not None
-    names = [theirs for _, theirs in family.content.key]
+    names = list(family.content.key_sources)
     found = lost.select(*map(cell_of, names), sf.lit(True).alias(_FOUND))  # noqa: FBT003 - a literal of SQL
     marked = cell_of(BITS).bitwiseOR(sf.when(cell_of(_FOUND), sf.lit(1 << RowBits(family).lost)).otherwise(sf.lit(0)))
     return truth.join(found, names, "left").withColumn(BITS, marked).drop(_FOUND)
@@ -235,7 +239,7 @@ def mark_lost(family: Family, truth: DataFrame, lost: DataFrame) -> DataFrame:
 
 def place_of(projection: Mirror | Filter, family: Family) -> tuple[str, ...]:
     """The truth's columns that name a place of the projection, in the truth's own order."""
-    theirs = {name for _, name in projection.key}
+    theirs = set(projection.key_sources)
     return tuple(name for name in family.truth.names if name in theirs)
 
 
@@ -325,7 +329,7 @@ def _key(projection: Projection) -> Expression:
 def counts_suspects(family: Family, counts: Counts, truth: DataFrame, rows: DataFrame) -> DataFrame:
     """Groups whose counters are wrong, whether or not the doubtful truth rows are counted."""
     layout = RowBits(family)
-    names = [theirs for _, theirs in counts.key]
+    names = list(counts.key_sources)
     doubtful = bit(layout.torn) | bit(layout.lost)
     sums = []
     wanted = []
@@ -340,7 +344,7 @@ def counts_suspects(family: Family, counts: Counts, truth: DataFrame, rows: Data
         within.append(_within(counter))
     demanded = truth.groupBy(*names).agg(*sums)
     found = rows.select(
-        *(cell_of(ours).alias(theirs) for ours, theirs in counts.key),
+        *_keys_as_in_truth(counts),
         *(cell_of(counter) for counter, _ in counts.counters),
         sf.lit(True).alias(_FOUND),  # noqa: FBT003 - a literal of SQL
     )
@@ -362,7 +366,7 @@ def _within(counter: str) -> Expression:
 
 def union_suspects(union: Union, truth: DataFrame, rows: DataFrame, truth_id: str | None) -> DataFrame:
     """Groups whose set lacks an element of some truth row; one truth id for each missing element."""
-    names = [theirs for _, theirs in union.key]
+    names = list(union.key_sources)
     element = "element"
     one_id = "one_id"
     known = sf.lit(None).cast("string")
@@ -370,7 +374,7 @@ def union_suspects(union: Union, truth: DataFrame, rows: DataFrame, truth_id: st
         known = cell_of(truth_id)
     carried = truth.select(*map(cell_of, names), sf.explode(cell_of(union.column)).alias(element), known.alias(one_id))
     demanded = carried.groupBy(*names, element).agg(sf.min(one_id).alias(one_id))
-    groups = rows.select(*(cell_of(ours).alias(theirs) for ours, theirs in union.key), cell_of(union.column))
+    groups = rows.select(*_keys_as_in_truth(union), cell_of(union.column))
     held = groups.select(*map(cell_of, names), sf.explode(cell_of(union.column)).alias(element))
     missing = demanded.join(held, [*names, element], "left_anti").groupBy(*names)
     lacking = missing.agg(
