@@ -102,14 +102,15 @@ def left_out(names: Iterable[str], families: Iterable[Family] = FAMILIES) -> fro
         WrongUse: a name is of no compared column and of no table that may be left out; keys may not be.
     """
     known = _may_be_left_out_of(families)
-    asked = tuple(names)
-    unknown = [name for name in asked if name.lower() not in known]
-    if unknown:
-        raise WrongUse(
-            f"{unknown[0]!r} is not a column or a table that can be left out",
-            mend=f"These can: {', '.join(known.values())}.",
-        )
-    return frozenset(name.lower() for name in asked)
+    left = set()
+    for name in names:
+        if name.lower() not in known:
+            raise WrongUse(
+                f"{name!r} is not a column or a table that can be left out",
+                mend=f"These can: {', '.join(known.values())}.",
+            )
+        left.add(name.lower())
+    return frozenset(left)
 
 
 def _may_be_left_out_of(families: Iterable[Family]) -> dict[str, str]:
@@ -164,10 +165,13 @@ def bound(keyspace: str, live: Schema, families: Iterable[Family], without: Coll
     there = bind(keyspace, live, wanted, without)
     expected = set(without)
     for family in there:
-        expected |= {projection.table.name for projection in family.projections}
+        for projection in family.projections:
+            expected.add(projection.table.name)
     unseen = []
     for family in wanted:
-        unseen += [projection.name for projection in family.projections if projection.table.name not in expected]
+        for projection in family.projections:
+            if projection.table.name not in expected:
+                unseen.append(projection.name)
     model = recognise(live).generation.schema
     return Bound(
         there,

@@ -110,8 +110,10 @@ def json_line(record: logging.LogRecord) -> str:
 def text_line(record: logging.LogRecord) -> str:
     """The event as one line: time (UTC), level, logger, event, and `name=value` for each field."""
     event = _event(record)
-    head = [event.pop("time"), event.pop("level").upper(), event.pop("logger"), event.pop("event")]
-    return " ".join([*head, *(f"{name}={_shown(value)}" for name, value in event.items())])
+    words = [event.pop("time"), event.pop("level").upper(), event.pop("logger"), event.pop("event")]
+    for name, value in event.items():
+        words.append(f"{name}={_shown(value)}")
+    return " ".join(words)
 
 
 def _event(record: logging.LogRecord) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from mailmend.repair.clock import SystemClock
 from mailmend.repair.ledger.before_images import image_from, image_text
 from mailmend.repair.ledger.runs import Ledger
 from mailmend.repair.log_fields import with_command_log
+from mailmend.repair.mending.engine import names_of_counters
 from mailmend.repair.mending.fixer import Fixer
 from mailmend.repair.mending.limits import Breaker, Pace, share
 from mailmend.repair.mending.throttle import Throttle
@@ -73,7 +74,7 @@ class Workplace:
 
 def revisited(suspects: DataFrame, number: int, place: Workplace) -> DataFrame:
     """One finding, as text, for each row-wise suspect; kept on the executors' disks, so that no fix runs twice."""
-    counters = [count.name for family in place.families for count in family.counts]
+    counters = names_of_counters(place.families)
     row_wise = suspects
     if counters:
         row_wise = suspects.where(~sf.col(PROJECTION).isin(counters))

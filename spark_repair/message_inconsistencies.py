@@ -106,7 +106,7 @@ class SparkEngine:
             detection.close()
             raise
         detection.keep(found)
-        progress.advance(0, sum(sum(sums.values()) for sums in detection.counts.values()))
+        progress.advance(0, detection.number)
         return detection
 
 

@@ -345,7 +345,7 @@ def counts_suspects(family: Family, counts: Counts, truth: DataFrame, rows: Data
     demanded = truth.groupBy(*names).agg(*sums)
     found = rows.select(
         *_keys_as_in_truth(counts),
-        *(cell_of(counter) for counter, _ in counts.counters),
+        *map(cell_of, counts.counter_names),
         sf.lit(True).alias(_FOUND),  # noqa: FBT003 - a literal of SQL
     )
     groups = demanded.join(found, names, "full_outer")

@@ -397,15 +397,16 @@ class Counts(Group):
 
     @property
     def own_columns(self) -> frozenset[str]:
-        return frozenset(self._names)
+        return frozenset(self.counter_names)
 
     @property
-    def _names(self) -> tuple[str, ...]:
+    def counter_names(self) -> tuple[str, ...]:
+        """The names of the counters, in their declared order."""
         return tuple(name for name, _ in self.counters)
 
     def held(self, row: Row) -> tuple[Any, ...]:
         """The counters in their declared order."""
-        return tuple(row.get(name) or 0 for name in self._names)
+        return tuple(row.get(name) or 0 for name in self.counter_names)
 
     def together(self, one: Any, other: Any) -> Any:
         """Add up what certain truth rows count, and what uncertain ones may add."""
@@ -435,16 +436,16 @@ class Counts(Group):
         """The counters that the truth demands; empty while the group's rows differ, as they are not counted then."""
         wanted = finding.suspect.wanted
         now = cells_of(finding.projected)
-        counted = {name: wanted[name] for name in self._names if name in wanted}
+        counted = {name: wanted[name] for name in self.counter_names if name in wanted}
         if all((now.get(name) or 0) == number for name, number in counted.items()):
             return ()
         return (Seen(self.table.key_row(finding.suspect.key) | counted),)
 
     def differing(self, truth: Row, other: Row) -> frozenset[str]:
-        return frozenset(name for name in self._names if (truth.get(name) or 0) != (other.get(name) or 0))
+        return frozenset(name for name in self.counter_names if (truth.get(name) or 0) != (other.get(name) or 0))
 
     def _totals(self, truths: Sequence[Seen]) -> dict[str, int]:
-        totals = dict.fromkeys(self._names, 0)
+        totals = dict.fromkeys(self.counter_names, 0)
         for seen in truths:
             for name, delta in self.deltas_of(seen.row).items():
                 totals[name] += delta

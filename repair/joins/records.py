@@ -94,16 +94,22 @@ def fingerprinting(columns: Iterable[Column], sources: Mapping[str, str]) -> Cal
         sources: the row's name for each column whose name differs.
     """
     named = {sources.get(column.name, column.name): column for column in columns}
-    plain = _cells(name for name, column in named.items() if _is_plain(column))
-    flags = _cells(name for name, column in named.items() if column.canonical is Canonical.FLAG)
+    plain = []
+    flags = []
     others = []
     for name, column in named.items():
-        if not _is_plain(column) and column.canonical is not Canonical.FLAG:
+        if _is_plain(column):
+            plain.append(name)
+        elif column.canonical is Canonical.FLAG:
+            flags.append(name)
+        else:
             form = _cell_form(column, name, sources.get("messageid", "messageid"))
             others.append(form)
+    plain_cells = _cells(plain)
+    flag_cells = _cells(flags)
 
     def of(row: Row) -> bytes:
-        return fingerprint((plain(row), *map(bool, flags(row)), *[form(row) for form in others]))
+        return fingerprint((plain_cells(row), *map(bool, flag_cells(row)), *[form(row) for form in others]))
 
     return of
 
@@ -119,7 +125,9 @@ class _KeysOfTruth:
     def __init__(self, *keys: tuple[str, ...]) -> None:
         columns = tuple(dict.fromkeys(chain.from_iterable(keys)))
         self._pack = packing(columns)
-        self._picks = [_cells(columns.index(name) for name in key) for key in keys]
+        self._picks = []
+        for key in keys:
+            self._picks.append(_cells(map(columns.index, key)))
 
     def of(self, row: Row) -> list[Packed]:
         packed = self._pack(row)

@@ -209,10 +209,14 @@ def _seen(seen: Seen) -> dict[str, Any]:
 
 
 def _seen_of(fields: Mapping[str, Any]) -> Seen:
-    written_at = {name: _whole(at) for name, at in fields["written_at"].items()}
-    expires_at = {name: _whole(at) for name, at in fields.get("expires_at", {}).items()}
+    written_at = _times(fields["written_at"])
+    expires_at = _times(fields.get("expires_at", {}))
     row = {name: unpacked(value) for name, value in fields["row"].items()}
     return Seen(row, written_at, expires_at=expires_at)
+
+
+def _times(fields: Mapping[str, Any]) -> dict[str, int]:
+    return {name: _whole(at) for name, at in fields.items()}
 
 
 def _read(what: str, text: str, build: Callable[[Any], T]) -> T:

@@ -348,7 +348,12 @@ class AdminTasks:
         if not whole:
             columns = tuple(name for name in columns if name != "information")
         scan = Scan(ADMIN_TASK, columns, Level.QUORUM, under=(self.keyspace,), limit=LISTED_MAX)
-        return [task for row in self.tables.scan(scan) if (task := _task_of(row))]
+        tasks = []
+        for row in self.tables.scan(scan):
+            task = _task_of(row)
+            if task:
+                tasks.append(task)
+        return tasks
 
     def open(self) -> list[AdminTask]:
         """The tasks that wait or are at work, the oldest first."""

@@ -160,7 +160,7 @@ class LagJournal:
         for path in self._spool.files():
             with self._spool.drained(path) as lines:
                 rows = [_row_of(line) for line in lines]
-                for error in self._ledger.write_all([Put(REPAIR_LAG, row) for row in rows]):
+                for error in self._written(rows):
                     if error:
                         raise error
                 drained += len(rows)
@@ -180,8 +180,12 @@ class LagJournal:
         }
 
     def _put(self, rows: Sequence[Row]) -> list[Row]:
-        errors = self._ledger.write_all([Put(REPAIR_LAG, row) for row in rows])
+        errors = self._written(rows)
         return [row for row, error in zip(rows, errors, strict=True) if error]
+
+    def _written(self, rows: Sequence[Row]) -> list[MailmendError | None]:
+        """Write the rows to the ledger; for each its error, or None."""
+        return self._ledger.write_all([Put(REPAIR_LAG, row) for row in rows])
 
     def _spool_or_tell(self, rows: Sequence[Row]) -> None:
         lines = [json.dumps({**row, "noticed": str(row["noticed"])}) for row in rows]

@@ -168,8 +168,12 @@ class Ledger:
         task recorded what was there before.
         """
         at = 2 * as_of - self.clock.micros()
-        due = [place for place, finding in enumerate(findings) if not _bears(finding.projected, as_of)]
-        puts = [self._image(run, findings[place], at) for place in due]
+        due = []
+        puts = []
+        for place, finding in enumerate(findings):
+            if not _bears(finding.projected, as_of):
+                due.append(place)
+                puts.append(self._image(run, finding, at))
         errors: list[MailmendError | None] = [None] * len(findings)
         for place, error in zip(due, self.tables.write_all(puts), strict=True):
             errors[place] = error
@@ -234,7 +238,8 @@ class Ledger:
         def read() -> list[Run]:
             runs = []
             for answer in self.tables.read_all(reads):
-                runs += [_run_of(seen.row) for seen in _answered(answer)]
+                for seen in _answered(answer):
+                    runs.append(_run_of(seen.row))
             return runs
 
         return Retries(self.clock, _WHILE_MADE).call(read, kinds=(TableOpening, SchemaMismatch))

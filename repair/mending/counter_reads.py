@@ -145,12 +145,14 @@ class Tallies:
     def _generated(self, group: Key) -> bytes:
         """The state of the group's generators. Any change that begins between two looks moves them."""
         rows = []
-        for answer in self.mail.read_all([Read(table, group) for table in self.counts.generators]):
-            rows += [sorted(seen.row.items(), key=str) for seen in _known(answer)]
+        reads = [Read(table, group) for table in self.counts.generators]
+        for answer in self.mail.read_all(reads):
+            for seen in _known(answer):
+                rows.append(sorted(seen.row.items(), key=str))
         return repr(rows).encode()
 
     def _sum(self, group: Key, row: Seen | None, depth: _Depth) -> Tally:
-        names = [name for name, _ in self.counts.counters]
+        names = self.counts.counter_names
         sure = dict.fromkeys(names, 0)
         uncertain = dict.fromkeys(names, 0)
         digest = 0
@@ -187,7 +189,10 @@ class Tallies:
         return int.from_bytes(fingerprint((self._key_of(truth.row), *times, doubtful)))
 
     def _leads(self, part: Iterable[Record]) -> list[Key]:
-        packed = dict.fromkeys(lead for lead, *_ in part if None not in lead)
+        packed: dict[Packed, None] = {}
+        for lead, *_ in part:
+            if None not in lead:
+                packed[lead] = None
         return [unpacked_key(self.family.truth.partition, lead) for lead in packed]
 
     def _parts(self, group: Key, *, compare: bool) -> Iterator[Sequence[Record]]:
@@ -249,7 +254,11 @@ class Tallies:
             key = content.key_of(self.family.truth.key_row(lead))
             reads.append(Read(content.table, key, joinable=True, columns=()))
         answers = zip(leads, self.mail.read_all(reads), strict=True)
-        return {lead for lead, answer in answers if not _known(answer)}
+        lost = set()
+        for lead, answer in answers:
+            if not _known(answer):
+                lost.add(lead)
+        return lost
 
 
 def _mirrored(part: Iterable[Record]) -> dict[Packed, bytes]:

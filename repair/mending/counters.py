@@ -107,17 +107,20 @@ def truths_beside(
     """
     found: dict[Key, dict[Key, None]] = {group: {} for group in groups}
     mirror = family.mirror
-    theirs = [truth for _, truth in family.mirror.key]
     for suspect in suspects:
         if suspect.projection not in {mirror.name, counts.name} or not suspect.truth_ids:
             continue
         group = suspect.key
         if suspect.projection == mirror.name:
-            group = counts.key_of(dict(zip(theirs, suspect.key, strict=True)))
+            group = counts.key_of(mirror.truth_part(suspect.key))
         if group in found:
             for truth_id in suspect.truth_ids:
                 found[group][(truth_id,)] = None
-    return {group: tuple(leads) for group, leads in found.items() if leads}
+    beside = {}
+    for group, leads in found.items():
+        if leads:
+            beside[group] = tuple(leads)
+    return beside
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +160,10 @@ class CounterMender:
         recorded = list(images)
         for family in self.families:
             for counts in family.counts:
-                due = [_taken_back(image, counts) for image in recorded if image.suspect.projection == counts.name]
+                due = []
+                for image in recorded:
+                    if image.suspect.projection == counts.name:
+                        due.append(_taken_back(image, counts))
                 yield from self._round(family, counts, policy, held, {}, taking_back).all(due)
 
     def _round(  # noqa: PLR0917 - in the order in which they are needed

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -192,6 +192,15 @@ def named_counts(counts: Mapping[Verdict, int]) -> dict[str, int]:
     return {verdict.value: number for verdict, number in counts.items() if number}
 
 
+def names_of_counters(families: Iterable[Family]) -> list[str]:
+    """The names of the families' counters in findings."""
+    names = []
+    for family in families:
+        for counts in family.counts:
+            names.append(counts.name)
+    return names
+
+
 class Detection(ABC):
     """The result of one scan, kept by its engine (on executors, on disk or in memory) until it is closed.
 
@@ -217,6 +226,11 @@ class Detection(ABC):
 
         Counters are skipped: `repair.mending.counters` mends them one by one, outside of retried tasks.
         """
+
+    @property
+    def number(self) -> int:
+        """The number of suspects of all projections and verdicts."""
+        return sum(counts.total() for counts in self.counts.values())
 
     def row_wise(self, family: Family) -> int:
         """The number of suspects of a family, without suspects of its counters, which `revisit` skips."""
@@ -277,7 +291,7 @@ class KnownSuspects(LocalSuspects):
         self._text = text
 
     def detect(self, settings: "RepairSettings", progress: Progress) -> "KnownSuspects":  # noqa: ARG002 - all is known
-        progress.stage(self._text, sum(count.total() for count in self.counts.values()))
+        progress.stage(self._text, self.number)
         return self
 
     def suspects(self) -> Iterator[Suspect]:

@@ -119,7 +119,7 @@ class SecondLook:
                 return error
         if leads is None:
             return union.lasting(look, ())
-        reads = [Read(look.mirror.truth, lead, times=True, joinable=True) for lead in leads]
+        reads = _reads_of_truths(look, leads)
         (whole,) = self._wave([look], lambda _: reads, lambda seen, answers: union.lasting(seen, list(chain(*answers))))
         return whole
 
@@ -159,7 +159,7 @@ class SecondLook:
         return [_advanced(look, answers, asked_at, advance) for look, answers in zip(looks, own, strict=True)]
 
     def _with_truth(self, look: Look, answers: Answers) -> Look:
-        rows = [seen for answer in answers for seen in answer]
+        rows = list(chain.from_iterable(answers))
         return look.projection.looked_at(look, rows, accept_torn=self._policy.accept_torn)
 
 
@@ -217,8 +217,12 @@ def _with_content(look: Look, answers: Answers) -> Look:
     return replace(look, kept=kept)
 
 
+def _reads_of_truths(look: Look, leads: Iterable[Key]) -> list[Read]:
+    return [Read(look.mirror.truth, lead, times=True, joinable=True) for lead in leads]
+
+
 def _truth_reads(look: Look) -> list[Read]:
-    return [Read(look.mirror.truth, lead, times=True, joinable=True) for lead in look.leads]
+    return _reads_of_truths(look, look.leads)
 
 
 def _serial_truth_reads(look: Look) -> list[Read]:
@@ -344,12 +348,12 @@ def shows(change: Write | Conditional, seen: Seen | None) -> bool:
         case Remove() | RemoveIf():
             return seen is None
         case Put(table=table, row=row) | PutIfAbsent(table=table, row=row):
-            return seen is not None and rows_agree((table.column(name) for name in row), row, seen.row)
+            return seen is not None and rows_agree(map(table.column, row), row, seen.row)
         case Change(table=table, assign=assign, add=add, take=take):
             there: Row = {}
             if seen:
                 there = seen.row
-            if not rows_agree((table.column(name) for name in assign), assign, there):
+            if not rows_agree(map(table.column, assign), assign, there):
                 return False
             added = all(wanted <= _elements(there, name) for name, wanted in add.items())
             return added and not any(gone & _elements(there, name) for name, gone in take.items())
@@ -427,7 +431,7 @@ class Fixer:
 
     def revisit(self, suspects: Iterable[Suspect]) -> Iterator[Finding]:
         """One finding for each suspect, in no particular order; counters are skipped (`repair.mending.counters`)."""
-        visited = (suspect for suspect in suspects if self._looks.visits(suspect))
+        visited = filter(self._looks.visits, suspects)
         batches = batches_at_once(self._policy.rows_per_second)
         for findings in side_by_side(self._visited, self._batches(visited), batches):
             yield from findings

@@ -143,7 +143,11 @@ class Generators:
     @property
     def _tables(self) -> dict[str, Table]:
         """The generators' tables that the live schema has."""
-        return {table.spelling: table for counts in self.family.counts for table in counts.generators}
+        tables = {}
+        for counts in self.family.counts:
+            for table in counts.generators:
+                tables[table.spelling] = table
+        return tables
 
 
 @dataclass(frozen=True, slots=True)

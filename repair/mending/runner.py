@@ -47,6 +47,7 @@ from mailmend.repair.mending.engine import (
     RepairSettings,
     Sink,
     named_counts,
+    names_of_counters,
 )
 from mailmend.repair.mending.limits import Pace
 from mailmend.repair.mending.throttle import Throttle, pace_of
@@ -174,7 +175,11 @@ def repair_lags(
     without_delay = replace(settings, kind=RunKind.LAGS, delay_seconds=0.0)
     result = repair(without_delay, replace(tools, engine=engine), note)
     if not settings.dry_run:
-        lags.remove([lag for lag in due if (lag.suspect.projection, lag.suspect.key) in settled])
+        mended = []
+        for lag in due:
+            if (lag.suspect.projection, lag.suspect.key) in settled:
+                mended.append(lag)
+        lags.remove(mended)
     return result
 
 
@@ -265,7 +270,7 @@ class _Stages:
         self.result.gaps = detection.gaps
         self.result.generators = detection.generators_behind()
         _LOG.info("scan ended", extra={"scanned": self.result.scanned})
-        self.result.suspects = sum(sum(counts.values()) for counts in detection.counts.values())
+        self.result.suspects = detection.number
         if not self.settings.recheck and self.result.kind is RunKind.CHECK:
             raw = Reason(Why.RAW)
             self._take(Finding(suspect, suspect.verdict, reason=raw) for suspect in detection.suspects())
@@ -286,7 +291,9 @@ class _Stages:
         """Wait for lags to settle; no wait where nothing can settle (content that is only reported)."""
         settling = set()
         for counts in detection.counts.values():
-            settling |= {verdict for verdict, number in counts.items() if number}
+            for verdict, number in counts.items():
+                if number:
+                    settling.add(verdict)
         if self.settings.policy.leaks != "collect":
             settling.discard(Verdict.LEAK)
         if not settling or self.settings.delay_seconds <= 0:
@@ -304,8 +311,8 @@ class _Stages:
                 self.tools.progress.advance(1)
 
     def _recounted(self, detection: Detection) -> Iterator[Finding]:
-        counts = [count for family in self.settings.families for count in family.counts]
-        if self.tools.counters is None or not any(detection.counts.get(count.name) for count in counts):
+        counters = names_of_counters(self.settings.families)
+        if self.tools.counters is None or not any(map(detection.counts.get, counters)):
             return iter(())
         self.tools.progress.stage("counters")
         return self.tools.counters.revisit(detection.suspects, self.policy, self.held)
@@ -365,9 +372,11 @@ def mended_so_far(ledger: Ledger, run: Run, mail: Tables, families: Iterable[Fam
             unsettled.append(finding)
     pending = iter(unsettled)
     while batch := list(islice(pending, _BATCH_FINDINGS)):
-        shown = list(_shown(batch, run.as_of, mail, by_row))
-        fixed.update(example.verdict for example in shown)
-        ledger.settle(run.id, [replace(example, result=Verdict.FIXED, error=None) for example in shown])
+        settled = []
+        for example in _shown(batch, run.as_of, mail, by_row):
+            fixed[example.verdict] += 1
+            settled.append(replace(example, result=Verdict.FIXED, error=None))
+        ledger.settle(run.id, settled)
     return fixed
 
 
@@ -454,7 +463,7 @@ def _still_over(
 
     Counters are counted as suspected: only their own two looks tell.
     """
-    counters = {count.name for family in settings.families for count in family.counts}
+    counters = names_of_counters(settings.families)
     counts = {name: sums for name, sums in excess.counts.items() if name in counters}
     samples = list[Suspect]()
     for finding in detection.revisit(replace(policy, run=None), progress):

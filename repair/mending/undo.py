@@ -145,12 +145,14 @@ def still_alive(image: Finding, now: int) -> Finding:
 
 
 def _in_columns_of(table: Table, seen: Seen) -> Seen:
-    if not all(column.name in seen.row for column in table.key):
+    if not seen.row.keys() >= set(table.key_names):
         return seen  # what a union gathers is no row
     row = {name: seen.row.get(name) for name in table.names}
-    written_at = {name: at for name, at in seen.written_at.items() if name in table}
-    expires_at = {name: at for name, at in seen.expires_at.items() if name in table}
-    return Seen(row, written_at, expires_at=expires_at)
+    return Seen(row, _of_columns(table, seen.written_at), expires_at=_of_columns(table, seen.expires_at))
+
+
+def _of_columns(table: Table, times: Mapping[str, int]) -> dict[str, int]:
+    return {name: at for name, at in times.items() if name in table}
 
 
 @dataclass(slots=True)
@@ -206,7 +208,9 @@ class _Undoing:
             else:
                 kept.append(finding)
         if self.result.run is None:
-            return [*kept, *(replace(finding.ended(), due=True) for finding in due)]
+            for finding in due:
+                kept.append(replace(finding.ended(), due=True))
+            return kept
         tools = self.tools
         mending = Mending(tools.mail, tools.ledger, self.result.run, self.policy.as_of, self._explain, tools.clock)
         return [*kept, *mending.mend(due)]

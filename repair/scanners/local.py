@@ -106,7 +106,10 @@ class LocalDetection(LocalSuspects):
         return iter(self._suspects)
 
     def generators_behind(self) -> list[BehindGenerator]:
-        return [generator for watch in self.watches for generator in watch.end()]
+        behind: list[BehindGenerator] = []
+        for watch in self.watches:
+            behind += watch.end()
+        return behind
 
     def close(self) -> None:
         self._suspects.close()

@@ -125,7 +125,11 @@ def mailboxes_of(mail: Tables, user: str, namespace: str = PRIVATE) -> tuple[Mai
 def similar_user(mail: Tables, user: str, namespace: str = PRIVATE) -> str:
     """A sentence that names a similar user, among the users of the first `PATHS_MAX` paths; "" without one."""
     paths = mail.scan(Scan(MAILBOX_PATH, ("namespace", "user"), limit=PATHS_MAX))
-    return did_you_mean(user, {path["user"] for path in paths if path["namespace"] == namespace})
+    users = set()
+    for path in paths:
+        if path["namespace"] == namespace:
+            users.add(path["user"])
+    return did_you_mean(user, users)
 
 
 def refuse_unknown(mail: Tables, family: Family, target: TargetMessages) -> None:
@@ -240,11 +244,11 @@ class _FamilyLook:
                     watch.add(mailbox, row[uid], row.get("modseq"))
                     last = max(last, row[uid])
                     if row.get(self._lead) is None:
-                        halves.append(row)
+                        halves.append(Suspect(mirror.name, mirror.key_of(row), Verdict.WITHDRAW))
                     else:
                         named.append(row)
                 shown += len(named)
-                self._look(Suspect(mirror.name, mirror.key_of(row), Verdict.WITHDRAW) for row in halves)
+                self._look(iter(halves))
                 self._look(self._of_mirror(named))
                 self._look(self._of_groups(named), only_with_truth=True)
             if gaps:
@@ -383,7 +387,9 @@ def _merged(before: Suspect | None, look: Look, verdict: Verdict) -> Suspect:
         known = before.wanted
     ids = dict.fromkeys(earlier)
     if wanted := look.projection.wanted(look):
-        both = {name: cells | frozenset(known.get(name) or ()) for name, cells in wanted.items()}
+        both = {}
+        for name, cells in wanted.items():
+            both[name] = cells | frozenset(known.get(name) or ())
         if before is None or both != known:  # this truth has an element that none before it has
             ids |= dict.fromkeys(look.suspect.truth_ids)
         return replace(look.suspect, verdict=verdict, truth_ids=tuple(ids), wanted=both)

@@ -215,11 +215,12 @@ def opened_area(
     """
     names = store.names()
     said = store.read(MANIFEST)
-    if other := [name for name in names if name != MANIFEST and not _SEGMENT.fullmatch(name)]:
-        raise StagingRefused(
-            f"{store.place} holds a file that does not belong to a staging area: {other[0]}",
-            mend="Name an empty folder, or one that is not there yet.",
-        )
+    for name in names:
+        if name != MANIFEST and not _SEGMENT.fullmatch(name):
+            raise StagingRefused(
+                f"{store.place} holds a file that does not belong to a staging area: {name}",
+                mend="Name an empty folder, or one that is not there yet.",
+            )
     if said is None:
         store.remove(names)  # of an area that was cleared, and not to its end
         found: dict[str, Any] = {
@@ -233,7 +234,8 @@ def opened_area(
         found = _known(store, said, scope)
     wanted = set()
     for table, number in found["segments"].items():
-        wanted |= {_name_of(table, at) for at in range(number)}
+        for at in range(number):
+            wanted.add(_name_of(table, at))
     area = StagingArea(
         store,
         found["area"],
@@ -405,7 +407,9 @@ def batches_in(content: bytes, columns: Sequence[Column], about: Mapping[str, An
 
 
 def _rows(batch: pa.RecordBatch, forms: Sequence[_Form]) -> Iterator[Row]:
-    cells = [_cells(array.to_pylist(), form.back) for array, form in zip(batch.columns, forms, strict=True)]
+    cells = []
+    for array, form in zip(batch.columns, forms, strict=True):
+        cells.append(_cells(array.to_pylist(), form.back))
     names = batch.schema.names
     for values in zip(*cells, strict=True):
         yield dict(zip(names, values, strict=True))

@@ -17,7 +17,7 @@ import fcntl
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass, field, replace
 from datetime import UTC, datetime
@@ -420,21 +420,13 @@ class Loader:
         journal.end(batch[-1].next_offset)
         self._name(batch)
         self._progress.advance(len(batch))
-        reasons = Counter(item.reason for item in batch if isinstance(item, Refused))
-        return Loaded(
+        return replace(
+            _as_read(batch, here),
             stored=len(stored),
             already=len(here),
-            refused=reasons[WhyNotStored.REFUSED],
             lagged=sum(mail.lagged for mail in stored) + len(here),
             octets=sum(mail.octets for mail in mails),
             unjournalled=sum(not mail.journalled for mail in stored),
-            skipped=reasons[WhyNotStored.SKIPPED],
-            deleted=reasons[WhyNotStored.DELETED],
-            doubtful=sum(item.doubtful for item in batch),
-            octets_envelopes=sum(_around(item) for item in batch),
-            octets_separators=sum(item.separator_octets for item in batch),
-            octets_already=sum(len(item.content) for item in found if item.key in here),
-            octets_left=sum(item.octets for item in batch if isinstance(item, Refused)),
         )
 
     def _mail(self, load: UUID, item: Found) -> NewMail:
@@ -456,6 +448,35 @@ class Loader:
 
 def _added(one: Loaded, other: Loaded) -> Loaded:
     return Loaded(*map(add, astuple(one), astuple(other)))
+
+
+def _as_read(batch: Sequence[Found | Refused], here: Collection[str]) -> Loaded:
+    """The sums of a batch that its items tell; `here` has the keys of messages that are stored already."""
+    reasons: Counter[WhyNotStored] = Counter()
+    doubtful = 0
+    envelopes = 0
+    separators = 0
+    already = 0
+    left = 0
+    for item in batch:
+        doubtful += item.doubtful
+        envelopes += _around(item)
+        separators += item.separator_octets
+        if isinstance(item, Refused):
+            reasons[item.reason] += 1
+            left += item.octets
+        elif item.key in here:
+            already += len(item.content)
+    return Loaded(
+        refused=reasons[WhyNotStored.REFUSED],
+        skipped=reasons[WhyNotStored.SKIPPED],
+        deleted=reasons[WhyNotStored.DELETED],
+        doubtful=doubtful,
+        octets_envelopes=envelopes,
+        octets_separators=separators,
+        octets_already=already,
+        octets_left=left,
+    )
 
 
 def _around(item: Found | Refused) -> int:

@@ -96,7 +96,10 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     lower = name.lower()
     local = _local(lower)
     digits = _DIGITS.findall(lower)
-    by_lower = {other.lower(): other for other in known if _DIGITS.findall(other) == digits}
+    by_lower = {}
+    for other in known:
+        if _DIGITS.findall(other) == digits:
+            by_lower[other.lower()] = other
     alike = [other for other in by_lower if get_close_matches(local, [_local(other)], 1, _ALIKE)]
     nearest = get_close_matches(lower, alike, n=1, cutoff=_ALIKE)
     if not nearest:

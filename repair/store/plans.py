@@ -278,17 +278,21 @@ def counts_for(family: Family, before: Row | None, after: Row | None) -> tuple[C
         return ()
     found = []
     for counts in family.counts:
-        deltas = dict.fromkeys((name for name, _ in counts.counters), 0)
+        deltas = dict.fromkeys(counts.counter_names, 0)
         if after is not None:
             for name, number in counts.deltas_of(after).items():
                 deltas[name] += number
         if before is not None:
             for name, number in counts.deltas_of(before).items():
                 deltas[name] -= number
-        changed = {name: delta for name, delta in deltas.items() if delta}
+        changed = _without_zeros(deltas)
         if changed:
             found.append(Consequence(counts, Count(counts.table, counts.key_of(row), changed)))
     return tuple(found)
+
+
+def _without_zeros(deltas: Mapping[str, int]) -> dict[str, int]:
+    return {name: delta for name, delta in deltas.items() if delta}
 
 
 def recounts_for(family: Family, row: Row) -> tuple[Consequence, ...]:
@@ -310,7 +314,7 @@ def merged_counts(consequences: Iterable[Consequence]) -> tuple[Consequence, ...
         total.update(consequence.write.deltas)
     found = []
     for (_, key), (projection, table, total) in sums.items():
-        deltas = {name: delta for name, delta in total.items() if delta}
+        deltas = _without_zeros(total)
         if deltas:
             found.append(Consequence(projection, Count(table, key, deltas)))
     return tuple(found)

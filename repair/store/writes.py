@@ -371,7 +371,10 @@ class Projector:
 
     def suspect(self, rows: Iterable[Row], cause: str) -> Propagation:
         """Journal all projections of rows whose change got no clear answer."""
-        return self._journalled([suspect for row in rows for suspect in suspects_of(self.family, row)], cause)
+        suspects: list[Suspect] = []
+        for row in rows:
+            suspects += suspects_of(self.family, row)
+        return self._journalled(suspects, cause)
 
     def _written(self, batch: Sequence[Committed]) -> list[Due]:
         """Consequences of the current row, which may be a later writer's: its state under its stamp is right too."""
