@@ -13,7 +13,7 @@ from mailmend.admin.frame.event_loop import run_async
 from mailmend.admin.frame.kinds import Duration
 from mailmend.admin.frame.options import CONNECTION, TRAFFIC, flag, option
 from mailmend.admin.frame.settings import ConnectionSettings
-from mailmend.admin.frame.values import fields_json, plain
+from mailmend.admin.frame.values import fields_json
 from mailmend.admin.queue import openers
 from mailmend.admin.schema.measuring import ENQUEUED, GivenTraffic, measure
 from mailmend.cql.introspect import live_schema
@@ -257,9 +257,7 @@ def advise_document(advised: QueueAdvised) -> Document:
         "best": _advised_figures(advice.best),
         "changes": advice.changes,
         "command": command,
-        "reasons": plain(advice.reasons),
-        "allowed": list(advice.allowed),
-        "hindered": list(advice.hindered),
+        **fields_json(advice, "reasons", "allowed", "hindered"),
         "traffic": figures_json(advised.traffic, _ADVICE_FIGURES),
         "notes": list(advised.notes),
         "exit": 0,
