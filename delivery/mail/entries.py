@@ -99,11 +99,6 @@ class EntryAction(Enum):
         """Whether the entry is gone behind it."""
         return self in {EntryAction.BOUNCE, EntryAction.DELETE}
 
-    @property
-    def follows_attempt(self) -> bool:
-        """Whether it may be ordered of an active entry, for after its attempt."""
-        return self not in {EntryAction.RELEASE, EntryAction.RETRY}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntryChange:

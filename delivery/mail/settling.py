@@ -115,14 +115,12 @@ class MailSettlement:
     Attributes:
         notices: what its sender is told, by recipient.
         again: entries that come again, by when.
-        failed: entries that are given up.
         untold: failures of a mail without a sender, by recipient: it is a report mostly, and only a
             postmaster can be told.
     """
 
     notices: Sequence[RecipientNotice]
     again: Mapping[datetime, Sequence[DeliveryEntry]]
-    failed: Sequence[EndedEntry]
     untold: Sequence[RecipientNotice] = ()
 
 
@@ -189,7 +187,6 @@ def settlement_of(
     """
     notices = list[RecipientNotice]()
     again = dict[datetime, list[DeliveryEntry]]()
-    failed = list[EndedEntry]()
     untold = list[RecipientNotice]()
     expires_at = schedule.expires_at(mail.first_seen_at, mail.expires_at)
     entries = list(ended)
@@ -201,14 +198,12 @@ def settlement_of(
         again_at, counted = _next(mail, entry, schedule, since, expires_at)
         if again_at:
             again.setdefault(_whole_second(again_at), []).append(counted)
-        elif entry.end not in {EntryEnd.DELIVERED, EntryEnd.DELETED}:
-            failed.append(entry)
         kind = _kind_of(entry, schedule, again_at)
         if kind and mail.sender and entry.entry.notifies(kind):
             notices.append(_notice(kind, entry, expires_at))
         if kind is NoticeKind.FAILED and not mail.sender:
             untold.append(_notice(kind, entry, expires_at))
-    return MailSettlement(notices, again, failed, tuple(untold))
+    return MailSettlement(notices, again, tuple(untold))
 
 
 def _refused_at(ended: Iterable[EndedEntry]) -> Mapping[tuple[int, bool], datetime]:

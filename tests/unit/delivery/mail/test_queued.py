@@ -197,12 +197,8 @@ def test_a_command_is_too_late_behind_a_later_one_or_once_its_time_is_over(
     assert change(EntryAction.DEFER, until).is_void(entry, LATER) is is_void
 
 
-def test_what_ends_a_recipient_and_what_may_follow_an_attempt() -> None:
-    assert {one for one in EntryAction if one.is_final} == {EntryAction.BOUNCE, EntryAction.DELETE}
-    assert set(EntryAction) - {one for one in EntryAction if one.follows_attempt} == {
-        EntryAction.RELEASE,
-        EntryAction.RETRY,
-    }
+def test_a_bounce_and_a_deletion_end_a_recipient() -> None:
+    assert {action for action in EntryAction if action.is_final} == {EntryAction.BOUNCE, EntryAction.DELETE}
 
 
 def test_a_command_of_a_late_clock_is_later_than_the_change_before_it() -> None:
