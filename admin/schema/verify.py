@@ -189,9 +189,9 @@ def verify_document(result: VerifyResult) -> Document:
 
 def verified_json(result: VerifyResult) -> dict[str, Any]:
     found = result.found
-    recognition = result.found.against.recognition
+    recognition = result.found.recognition
     drift = []
-    for difference in found.against.drift:
+    for difference in found.drift:
         drift.append(difference_json(difference) | {"mend": _mend(result, difference)})
     for change in found.tampering:
         drift.append(_history_json(change.kind.value, change.file, change.why, change.mend))
@@ -206,7 +206,7 @@ def verified_json(result: VerifyResult) -> dict[str, Any]:
         "made_here": recognition and recognition.made_here,
         "adopted": found.baseline is not None,
         "drift": drift,
-        "notes": [difference_json(note) for note in found.against.notes],
+        "notes": [difference_json(note) for note in found.notes],
         "not_compared": list(result.not_compared),
         "history": history,
         "since_adoption": [{"change": since.value, "object": name} for since, name in found.since],
@@ -228,7 +228,7 @@ def _mend_running(result: VerifyResult) -> str:
 
 
 def _mend(result: VerifyResult, difference: Difference) -> str:
-    recognition = result.found.against.recognition
+    recognition = result.found.recognition
     verify_again = f"mailmend schema verify{again(result.keyspace, result.folder)}"
     if result.found.running:
         return f"first what has not ended, as said of it; then again: {verify_again}"
@@ -243,7 +243,7 @@ def _mend(result: VerifyResult, difference: Difference) -> str:
 
 def _of_others(result: VerifyResult) -> tuple[str, ...]:
     """The tables of another application; none where our migrations were applied among them."""
-    recognition = result.found.against.recognition
+    recognition = result.found.recognition
     if not recognition or result.found.applied:
         return ()
     return recognition.others
@@ -269,20 +269,20 @@ def _verified_parts(result: VerifyResult) -> Iterator[Part]:
     yield from _head_lines(result)
     if result.not_compared:
         yield f"Not compared: {'; '.join(result.not_compared)}."
-    if found.against.notes:
-        yield differences_table("Noted, not wrong", found.against.notes)
+    if found.notes:
+        yield differences_table("Noted, not wrong", found.notes)
     if found.agrees:
         yield AS_EXPECTED
         return
-    if found.against.drift:
-        yield differences_table("Drift", found.against.drift)
+    if found.drift:
+        yield differences_table("Drift", found.drift)
     yield from _drift_lines(result)
 
 
 def _head_lines(result: VerifyResult) -> Iterator[str]:
     name = result.keyspace
     found = result.found
-    recognition = result.found.against.recognition
+    recognition = result.found.recognition
     if others := _of_others(result):
         yield f"{name} holds no mail, but tables of another application: {', '.join(others[:TABLES_SHOWN])}."
     elif recognition:
@@ -303,7 +303,7 @@ def _head_lines(result: VerifyResult) -> Iterator[str]:
 
 
 def _drift_lines(result: VerifyResult) -> Iterator[str]:
-    for difference in result.found.against.drift:
+    for difference in result.found.drift:
         place = ".".join(_place(difference))
         yield f"{place}: {_mend(result, difference)}"
     for drift in result.found.tampering:

@@ -25,7 +25,6 @@ from mailmend.cql.schema.lint.refused_options import refused_options
 from mailmend.cql.schema.lint.servers import ServerRelease, exact_release, refused_by_version
 from mailmend.cql.schema.migration_plan import (
     MigrationPlan,
-    MigrationTarget,
     PlannedStatement,
     Way,
     decide,
@@ -51,7 +50,7 @@ class RolloutRequest:
         new: whether a keyspace is created even if its name is almost the name of another.
         into_existing: whether tables are created in a keyspace with tables of another application.
         complete: whether tables that mailmend needs and a keyspace of James lacks are created too.
-        to, phase: how far to go; see `cql.schema.migration_plan.MigrationTarget`.
+        to, phase: how far to go; see `cql.schema.migration_plan.decide`.
     """
 
     keyspace: str
@@ -135,8 +134,15 @@ def plan_rollout(server: SchemaServer, record: LedgerRecord, request: RolloutReq
         if request.complete:
             return RolloutPlan(None, None, nothing, lacking, foreign=True)
         return RolloutPlan(None, None, nothing, (), lacking, foreign=True)
-    target = MigrationTarget(request.to, request.phase, takes_over=request.ours and was_made_here(live))
-    plan = decide(request.keyspace, request.migrations, record, live, target)
+    plan = decide(
+        request.keyspace,
+        request.migrations,
+        record,
+        live,
+        to=request.to,
+        phase=request.phase,
+        takes_over=request.ours and was_made_here(live),
+    )
     spelling = request.spelling_for(server)
     release = exact_release(server.release_version)
     for statement in plan.statements:

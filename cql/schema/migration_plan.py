@@ -21,7 +21,7 @@ from mailmend.cql.schema.difference import (
     endangers,
     with_lifetimes,
 )
-from mailmend.cql.schema.generations import Recognition, declared, recognise
+from mailmend.cql.schema.generations import Recognition, recognise
 from mailmend.cql.schema.migrations import (
     Baseline,
     Entry,
@@ -51,21 +51,6 @@ class Way(Enum):
     RUN = "run"
     AGAIN = "run again"  # it was begun, and left nothing
     RECORD = "record"  # its effect is there: only the history lacks it
-
-
-@dataclass(frozen=True, slots=True)
-class MigrationTarget:
-    """How far a person wants to go.
-
-    Attributes:
-        to: the number of the last migration to run; None is all.
-        phase: only of this phase, up to the first pending one of the other.
-        takes_over: whether what is there already, in a keyspace without history, counts as applied.
-    """
-
-    to: int | None = None
-    phase: Phase | None = None
-    takes_over: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,9 +121,21 @@ def decide(
     migrations: Sequence[Migration],
     record: LedgerRecord,
     live: Schema,
-    target: MigrationTarget,
+    *,
+    to: int | None = None,
+    phase: Phase | None = None,
+    takes_over: bool = False,
 ) -> MigrationPlan:
     """Plan what is to be run on a keyspace with the schema `live`.
+
+    Args:
+        keyspace: the keyspace.
+        migrations: the migrations of the folder, in order.
+        record: the history of the keyspace.
+        live: its present schema.
+        to: the number of the last migration to run; None is all.
+        phase: only of this phase, up to the first pending one of the other.
+        takes_over: whether what is there already, in a keyspace without history, counts as applied.
 
     Raises:
         HistoryMismatch: the folder holds other migrations than those that were applied.
@@ -146,11 +143,9 @@ def decide(
         WrongUse: there is no migration of the number that is asked for.
     """
     refuse_tampering(keyspace, migrations, record)
-    if target.to is not None and not 1 <= target.to <= len(migrations):
-        raise WrongUse(
-            f"there is no migration {target.to:04}", mend=f"The last of the folder is {migrations[-1].number:04}."
-        )
-    fresh = target.takes_over and not record.entries
+    if to is not None and not 1 <= to <= len(migrations):
+        raise WrongUse(f"there is no migration {to:04}", mend=f"The last of the folder is {migrations[-1].number:04}.")
+    fresh = takes_over and not record.entries
     baseline: tuple[Migration, ...] = ()
     if fresh:
         baseline = _standing(migrations, live)
@@ -159,7 +154,7 @@ def decide(
         if entry.ended:
             ended.append(entry)
     pending = remaining(migrations, ended)
-    due, stopped = _due(pending, target)
+    due, stopped = _due(pending, to, phase)
     rehearsal = _Rehearsal(keyspace, record, live, live, _dropped_once(live), fresh)
     statements: list[PlannedStatement] = []
     for migration in due:
@@ -223,13 +218,13 @@ def _holds(live: Schema, made: Schema) -> bool:
     return aspects_of(differences(made, live)) <= _BESIDE
 
 
-def _due(pending: Sequence[Migration], target: MigrationTarget) -> tuple[list[Migration], str]:
+def _due(pending: Sequence[Migration], to: int | None, phase: Phase | None) -> tuple[list[Migration], str]:
     """The pending migrations that the target asks for, and why the others are left."""
     due: list[Migration] = []
     for migration in pending:
-        if target.to is not None and migration.number > target.to:
-            return due, f"{migration.file} and what follows come after --to {target.to:04}"
-        if target.phase is not None and migration.file.phase is not target.phase:
+        if to is not None and migration.number > to:
+            return due, f"{migration.file} and what follows come after --to {to:04}"
+        if phase is not None and migration.file.phase is not phase:
             return due, (
                 f"{migration.file} comes first: it is of the phase {migration.file.phase.value!r}, "
                 f"and migrations are applied in the order of their numbers"
@@ -310,30 +305,20 @@ _NOTED = (Aspect.DIFFERENT_OPTION, Aspect.UNEXPECTED_TABLE, Aspect.UNEXPECTED_TY
 
 
 @dataclass(frozen=True, slots=True)
-class SchemaComparison:
-    """The differences between a live schema and the expected one.
-
-    Attributes:
-        recognition: the generation that it was compared with; None when it was compared with other migrations.
-    """
-
-    expected: Schema
-    drift: tuple[Difference, ...]
-    notes: tuple[Difference, ...]
-    recognition: Recognition | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Verification:
     """The result of verifying a keyspace.
 
     Attributes:
+        drift, notes: the differences from the expected schema; notes are no drift.
+        recognition: the generation that it was compared with; None when it was compared with other migrations.
         tampering: how the folder differs from the history.
         running: migrations that were begun and have not ended.
         applied: the number of applied migrations, those recorded as there already included; None without a history.
     """
 
-    against: SchemaComparison
+    drift: tuple[Difference, ...]
+    notes: tuple[Difference, ...]
+    recognition: Recognition | None
     tampering: tuple[HistoryDrift, ...]
     running: tuple[Entry, ...]
     pending: tuple[str, ...]
@@ -343,15 +328,13 @@ class Verification:
 
     @property
     def agrees(self) -> bool:
-        return not (self.against.drift or self.tampering or self.running)
+        return not (self.drift or self.tampering or self.running)
 
 
 def verify_ours(live: Schema, migrations: Sequence[Migration], record: LedgerRecord | None) -> Verification:
     """Compare a mail keyspace with the catalog, and its history with our own migrations."""
     found = recognise(live)
-    expected = declared(found.generation, live, made_here=found.made_here)
-    against = SchemaComparison(expected, found.drift, found.notes, found)
-    return _verified(against, live, migrations, record)
+    return _verified(live, migrations, record, drift=found.drift, notes=found.notes, recognition=found)
 
 
 def verify_migrations(live: Schema, migrations: Sequence[Migration], record: LedgerRecord | None) -> Verification:
@@ -376,7 +359,7 @@ def verify_migrations(live: Schema, migrations: Sequence[Migration], record: Led
             notes.append(difference)
         else:
             drift.append(difference)
-    return _verified(SchemaComparison(expected, tuple(drift), tuple(notes)), live, migrations, record)
+    return _verified(live, migrations, record, drift=tuple(drift), notes=tuple(notes))
 
 
 def expected_after(migrations: Sequence[Migration], record: LedgerRecord) -> Schema:
@@ -397,7 +380,13 @@ def _done(migrations: Sequence[Migration], record: LedgerRecord) -> Iterator[Par
 
 
 def _verified(
-    against: SchemaComparison, live: Schema, migrations: Sequence[Migration], record: LedgerRecord | None
+    live: Schema,
+    migrations: Sequence[Migration],
+    record: LedgerRecord | None,
+    *,
+    drift: tuple[Difference, ...],
+    notes: tuple[Difference, ...],
+    recognition: Recognition | None = None,
 ) -> Verification:
     held = record or LedgerRecord()
     running = []
@@ -413,4 +402,4 @@ def _verified(
     if held.baseline is not None:
         since = changes_since(held.baseline, live)
     tampering = history_drift(migrations, held.entries, held.statements)
-    return Verification(against, tampering, tuple(running), pending, applied, held.baseline, since)
+    return Verification(drift, notes, recognition, tampering, tuple(running), pending, applied, held.baseline, since)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mailmend.cql.language.parser import parse
-from mailmend.cql.schema.migration_plan import MigrationPlan, MigrationTarget, Way, decide, declared_by
+from mailmend.cql.schema.migration_plan import MigrationPlan, Way, decide, declared_by
 from mailmend.cql.schema.migrations import (
     LedgerRecord,
     Migration,
@@ -54,7 +54,7 @@ def past(place: tuple[int, int], state: StatementState | None) -> LedgerRecord:
 
 
 def planned(place: tuple[int, int], state: StatementState | None, live: Schema) -> MigrationPlan:
-    return decide("shop", FOLDER, past(place, state), live, MigrationTarget())
+    return decide("shop", FOLDER, past(place, state), live)
 
 
 @pytest.mark.parametrize("place", PLACES, ids=str)
@@ -96,14 +96,14 @@ def test_a_migration_whose_end_nobody_wrote_down_is_due_without_a_statement() ->
         for index in range(3)
     ]
     running = replace(applied(FOLDER)[0], state=MigrationState.RUNNING)
-    plan = decide("shop", FOLDER, LedgerRecord((running,), tuple(done)), before((2, 0)), MigrationTarget(to=1))
+    plan = decide("shop", FOLDER, LedgerRecord((running,), tuple(done)), before((2, 0)), to=1)
     assert (plan.due, plan.statements, plan.empty) == (FOLDER[:1], (), False)
 
 
 @given(st.integers(0, len(FOLDER)), st.none() | st.integers(1, len(FOLDER)), st.none() | st.sampled_from(Phase))
 def test_what_is_asked_for_is_a_beginning_of_what_is_pending(done: int, to: int | None, phase: Phase | None) -> None:
     live = declared_by(FOLDER[:done])
-    plan = decide("shop", FOLDER, LedgerRecord(applied(FOLDER[:done])), live, MigrationTarget(to, phase))
+    plan = decide("shop", FOLDER, LedgerRecord(applied(FOLDER[:done])), live, to=to, phase=phase)
     assert plan.due + plan.left == FOLDER[done:]
     assert plan.reached == FOLDER[: done + len(plan.due)]
     assert all(one.number <= (to or 9999) and phase in (None, one.file.phase) for one in plan.due)
@@ -114,8 +114,8 @@ def test_what_is_asked_for_is_a_beginning_of_what_is_pending(done: int, to: int 
 
 
 def test_risks_are_those_of_the_tables_that_are_there() -> None:
-    new = decide("shop", FOLDER, LedgerRecord(), EMPTY, MigrationTarget())
-    old = decide("shop", FOLDER, LedgerRecord(applied(FOLDER[:2])), declared_by(FOLDER[:2]), MigrationTarget())
+    new = decide("shop", FOLDER, LedgerRecord(), EMPTY)
+    old = decide("shop", FOLDER, LedgerRecord(applied(FOLDER[:2])), declared_by(FOLDER[:2]))
     dropping = [
         next(one for one in plan.statements if "DROP total" in one.migration.cql(one.position)) for plan in (new, old)
     ]
@@ -126,7 +126,7 @@ def test_risks_are_those_of_the_tables_that_are_there() -> None:
 def test_an_edited_folder_plans_nothing() -> None:
     edited = folder({**SHOP, "0001_pre_orders.cql": SHOP["0001_pre_orders.cql"] + "\n"})
     with pytest.raises(HistoryMismatch, match=r"edited migration: 0001_pre_orders\.cql") as refused:
-        decide("shop", edited, LedgerRecord(applied(FOLDER[:1])), declared_by(FOLDER[:1]), MigrationTarget())
+        decide("shop", edited, LedgerRecord(applied(FOLDER[:1])), declared_by(FOLDER[:1]))
     assert "mailmend schema history --keyspace shop" in refused.value.mend
 
 
@@ -173,7 +173,7 @@ ONE, UNO, TWO = (f"CREATE TABLE {name} (k int PRIMARY KEY);" for name in ("one",
 def test_what_an_older_mailmend_made_is_taken_over(
     there: str, baseline: tuple[Migration, ...], ways: list[Way]
 ) -> None:
-    plan = decide("shop", PAIR, LedgerRecord(), after(there), MigrationTarget(takes_over=True))
+    plan = decide("shop", PAIR, LedgerRecord(), after(there), takes_over=True)
     assert plan.baseline == baseline
     assert [one.way for one in plan.statements] == ways
     assert plan.due == PAIR[len(baseline) :]
@@ -196,7 +196,7 @@ GROWN = folder(
 
 @pytest.mark.parametrize("count", range(6))
 def test_a_keyspace_that_later_migrations_changed_is_taken_over_as_it_is(count: int) -> None:
-    plan = decide("shop", GROWN, LedgerRecord(), declared_by(GROWN[:count]), MigrationTarget(takes_over=True))
+    plan = decide("shop", GROWN, LedgerRecord(), declared_by(GROWN[:count]), takes_over=True)
     assert plan.baseline == GROWN[: min(count, 3)]
     assert plan.expected == declared_by(GROWN)
     assert [one.way for one in plan.statements][-1] is (Way.RECORD if count == 5 else Way.RUN)
@@ -204,36 +204,36 @@ def test_a_keyspace_that_later_migrations_changed_is_taken_over_as_it_is(count: 
 
 def test_options_that_were_not_set_are_set_when_a_keyspace_is_taken_over() -> None:
     slow = folder({"0001_pre_one.cql": ONE, "0002_pre_slow.cql": "ALTER TABLE one WITH gc_grace_seconds = 5;"})
-    assert decide("shop", slow, LedgerRecord(), declared_by(slow[:1]), MigrationTarget(takes_over=True)).due == slow[1:]
-    assert decide("shop", slow, LedgerRecord(), declared_by(slow), MigrationTarget(takes_over=True)).baseline == slow
+    assert decide("shop", slow, LedgerRecord(), declared_by(slow[:1]), takes_over=True).due == slow[1:]
+    assert decide("shop", slow, LedgerRecord(), declared_by(slow), takes_over=True).baseline == slow
 
 
 def test_nothing_is_taken_over_once_there_is_a_history() -> None:
     past = LedgerRecord(applied(PAIR[:1]))
     with pytest.raises(BadMigration, match=r"0002_pre_two\.cql, line 5: the server would refuse it: CREATE TABLE two"):
-        decide("shop", PAIR, past, after(ONE + UNO + TWO), MigrationTarget(takes_over=True))
+        decide("shop", PAIR, past, after(ONE + UNO + TWO), takes_over=True)
     with pytest.raises(BadMigration, match="it exists already"):
-        decide("shop", PAIR, LedgerRecord(), after(ONE), MigrationTarget())
+        decide("shop", PAIR, LedgerRecord(), after(ONE))
 
 
 def test_what_cannot_be_taken_over_is_for_a_person() -> None:
     live = after("CREATE TABLE one (k int, c int, PRIMARY KEY (k, c))")
     with pytest.raises(BadMigration, match="is in shop already, and is different") as refused:
-        decide("shop", PAIR, LedgerRecord(), live, MigrationTarget(takes_over=True))
+        decide("shop", PAIR, LedgerRecord(), live, takes_over=True)
     assert refused.value.mend == "See how with: mailmend schema verify --keyspace shop"
 
 
 def test_a_refusal_tells_how_to_mend_it_and_that_nothing_ran() -> None:
     bad = folder({**SHOP, "0005_pre_again.cql": "ALTER TABLE orders ADD note text;\nALTER TABLE orders ADD note int;"})
     with pytest.raises(BadMigration) as refused:
-        decide("shop", bad, LedgerRecord(applied(FOLDER)), declared_by(FOLDER), MigrationTarget())
+        decide("shop", bad, LedgerRecord(applied(FOLDER)), declared_by(FOLDER))
     assert str(refused.value) == (
         "0005_pre_again.cql, line 6: the server would refuse it: ALTER TABLE ADD orders: it has a column note already\n"
         "Add IF NOT EXISTS after ADD (4.1 and later). Nothing of this plan was run."
     )
     bad = folder({"0001_pre_gone.cql": "DROP TABLE nowhere;"})
     with pytest.raises(BadMigration) as refused:
-        decide("shop", bad, LedgerRecord(), EMPTY, MigrationTarget())
+        decide("shop", bad, LedgerRecord(), EMPTY)
     assert refused.value.mend == "Nothing of this plan was run."
 
 
@@ -257,7 +257,7 @@ def test_a_refusal_tells_how_to_mend_it_and_that_nothing_ran() -> None:
 def test_what_no_migration_may_hold_is_refused_at_its_line(cql: str, why: str) -> None:
     bad = folder({"0001_pre_a.cql": f"{SHOP['0001_pre_orders.cql']}{cql};"})
     with pytest.raises(BadMigration) as refused:
-        decide("shop", bad, LedgerRecord(), EMPTY, MigrationTarget())
+        decide("shop", bad, LedgerRecord(), EMPTY)
     assert str(refused.value).startswith("0001_pre_a.cql, line 8: ")
     assert why in str(refused.value)
 
@@ -276,7 +276,7 @@ def test_what_no_migration_may_hold_is_refused_at_its_line(cql: str, why: str) -
 )
 def test_rows_and_the_own_keyspace_may_stand_in_a_migration(cql: str) -> None:
     good = folder({"0001_pre_a.cql": f"{SHOP['0001_pre_orders.cql']}{cql};"})
-    plan = decide("shop", good, LedgerRecord(), EMPTY, MigrationTarget())
+    plan = decide("shop", good, LedgerRecord(), EMPTY)
     assert [one.place for one in plan.statements][-1] == "0001_pre_a.cql, line 8"
 
 
@@ -293,7 +293,7 @@ def test_a_folder_may_be_read_before_its_keyspace_is_known() -> None:
 
 
 def test_statements_are_reported_by_their_migration() -> None:
-    plan = decide("shop", FOLDER, LedgerRecord(applied(FOLDER[:2])), declared_by(FOLDER[:2]), MigrationTarget())
+    plan = decide("shop", FOLDER, LedgerRecord(applied(FOLDER[:2])), declared_by(FOLDER[:2]))
     assert [len(plan.of(one)) for one in FOLDER] == [0, 0, 2, 2]
     assert {one.migration.number for one in plan.of(FOLDER[2])} == {3}
 
@@ -304,43 +304,44 @@ def test_a_column_that_the_plan_drops_and_adds_again_is_dangerous() -> None:
         "0002_pre_in.cql": "ALTER TABLE orders ADD total int;",
     }
     live = after("CREATE TABLE orders (id uuid PRIMARY KEY, total int)")
-    again = decide("shop", folder(files), LedgerRecord(), live, MigrationTarget()).statements[1]
+    again = decide("shop", folder(files), LedgerRecord(), live).statements[1]
     assert again.assessment.worst is Risk.DATA_LOSS
     assert "is added again after it was dropped" in again.assessment.why
 
     long_ago = after("CREATE TABLE orders (id uuid PRIMARY KEY, total int); ALTER TABLE orders DROP total")
     (again,) = decide(
-        "shop", folder({"0001_pre_in.cql": files["0002_pre_in.cql"]}), LedgerRecord(), long_ago, MigrationTarget()
+        "shop", folder({"0001_pre_in.cql": files["0002_pre_in.cql"]}), LedgerRecord(), long_ago
     ).statements
     assert again.assessment.worst is Risk.DATA_LOSS
 
 
 @pytest.mark.parametrize(
-    ("target", "stopped"),
+    ("to", "phase", "stopped"),
     [
-        (MigrationTarget(to=2), "0003_post_no_totals.cql and what follows come after --to 0002"),
+        (2, None, "0003_post_no_totals.cql and what follows come after --to 0002"),
         (
-            MigrationTarget(phase=Phase.PRE),
+            None,
+            Phase.PRE,
             (
                 "0003_post_no_totals.cql comes first: it is of the phase 'post', "
                 "and migrations are applied in the order of their numbers"
             ),
         ),
-        (MigrationTarget(to=4), ""),
-        (MigrationTarget(), ""),
+        (4, None, ""),
+        (None, None, ""),
     ],
 )
-def test_why_a_plan_stops_is_reported(target: MigrationTarget, stopped: str) -> None:
-    assert decide("shop", FOLDER, LedgerRecord(), EMPTY, target).stopped == stopped
+def test_why_a_plan_stops_is_reported(to: int | None, phase: Phase | None, stopped: str) -> None:
+    assert decide("shop", FOLDER, LedgerRecord(), EMPTY, to=to, phase=phase).stopped == stopped
 
 
 @pytest.mark.parametrize("to", [-1, 0, 5, 9999])
 def test_only_numbers_of_the_folder_can_be_asked_for(to: int) -> None:
     with pytest.raises(WrongUse, match=f"there is no migration {to:04}") as refused:
-        decide("shop", FOLDER, LedgerRecord(), EMPTY, MigrationTarget(to=to))
+        decide("shop", FOLDER, LedgerRecord(), EMPTY, to=to)
     assert "0004" in refused.value.mend
-    assert decide("shop", FOLDER, LedgerRecord(), EMPTY, MigrationTarget(to=1)).reached == FOLDER[:1]
-    assert decide("shop", FOLDER, LedgerRecord(), EMPTY, MigrationTarget(to=4)).reached == FOLDER
+    assert decide("shop", FOLDER, LedgerRecord(), EMPTY, to=1).reached == FOLDER[:1]
+    assert decide("shop", FOLDER, LedgerRecord(), EMPTY, to=4).reached == FOLDER
 
 
 @pytest.mark.parametrize(
@@ -371,7 +372,7 @@ def test_whatever_was_interrupted_goes_on_where_it_was(cql: str) -> None:
     # Then what the server did tells the rest
     done = one.statements[0].statement.apply(live)
     for held, way in ((live, Way.AGAIN), (done, Way.RECORD)):
-        plan = decide("shop", (one,), past, held, MigrationTarget())
+        plan = decide("shop", (one,), past, held)
         assert [planned.way for planned in plan.statements] == [way]
         assert plan.expected == done
 

@@ -38,7 +38,7 @@ OTHER = Table("other", (Column("id", "uuid", Kind.PARTITION),))
 
 
 def aspects(live: Schema, record: LedgerRecord | None = WHOLE, files: Sequence[Migration] = MIGRATIONS) -> list[Aspect]:
-    return [one.aspect for one in verify_migrations(live, files, record).against.drift]
+    return [one.aspect for one in verify_migrations(live, files, record).drift]
 
 
 def begun(number: int, position: int, state: StatementState) -> StatementEntry:
@@ -50,7 +50,7 @@ def begun(number: int, position: int, state: StatementState) -> StatementEntry:
 def test_a_keyspace_that_is_what_its_migrations_made_of_it_agrees() -> None:
     found = verify_migrations(LIVE, MIGRATIONS, WHOLE)
     assert found.agrees
-    assert found.against.notes == ()
+    assert found.notes == ()
     assert (found.applied, found.pending, found.running) == (len(SHOP), (), ())
 
 
@@ -67,7 +67,7 @@ def test_a_keyspace_that_held_tables_before_its_first_migration_may_hold_them_st
     older = LedgerRecord((replace(HISTORY[0], state=MigrationState.BASELINE), *HISTORY[1:]))
     found = verify_migrations(replace(LIVE, tables=(*LIVE.tables, OTHER)), MIGRATIONS, older)
     assert found.agrees
-    assert [one.aspect for one in found.against.notes] == [Aspect.UNEXPECTED_TABLE]
+    assert [one.aspect for one in found.notes] == [Aspect.UNEXPECTED_TABLE]
 
 
 def test_without_a_history_everything_is_unexpected() -> None:
@@ -98,7 +98,7 @@ def test_a_migration_under_way_is_drift_and_what_it_did_is_expected(done: int) -
     # Then only its being under way is told
     found = verify_migrations(live, MIGRATIONS, past)
     assert not found.agrees
-    assert found.against.drift == ()
+    assert found.drift == ()
     assert [str(one.file) for one in found.running] == ["0002_pre_labels.cql"]
     assert ("label" in columns_names(live)) is (done > 0)
 
@@ -133,7 +133,7 @@ def test_a_folder_that_fits_together_no_more_is_reported_by_its_files() -> None:
     }
     found = verify_migrations(LIVE, folder(swapped), WHOLE)
     assert [one.kind for one in found.tampering] == [Tampering.MOVED, Tampering.MOVED]
-    assert (found.against.drift, found.agrees) == ((), False)
+    assert (found.drift, found.agrees) == ((), False)
 
 
 def test_a_migration_that_was_put_in_between_is_drift() -> None:
@@ -151,7 +151,7 @@ def test_a_mail_keyspace_is_compared_with_its_generation_and_with_its_baseline()
     # Then the tables are told as new
     found = verify_ours(now, MIGRATIONS, LedgerRecord(baseline=baseline))
     assert found.agrees
-    assert found.against.recognition is not None
+    assert found.recognition is not None
     assert found.since == ((Since.NEW, "table blobparts"), (Since.NEW, "table blobs"))
 
 
@@ -160,7 +160,7 @@ def test_without_a_ledger_a_mail_keyspace_is_compared_with_the_catalog_alone() -
     assert found.agrees
     assert (found.applied, found.pending, found.since, found.baseline) == (None, (), (), None)
     broken = verify_ours(without_tables(served(SCHEMA, made_here=True), "modseq"), MIGRATIONS, None)
-    assert [one.owner for one in broken.against.drift] == ["modseq"]
+    assert [one.owner for one in broken.drift] == ["modseq"]
 
 
 def entry_of(one: Migration) -> Entry:
@@ -188,13 +188,13 @@ def test_statements_of_migrations_that_the_history_lacks_count_for_nothing() -> 
 def test_each_thing_that_is_wrong_is_enough() -> None:
     assert verify_migrations(LIVE, MIGRATIONS, WHOLE).agrees
     drifted = verify_migrations(without_tables(LIVE, "places"), MIGRATIONS, WHOLE)
-    assert (bool(drifted.against.drift), drifted.tampering, drifted.running) == (True, (), ())
+    assert (bool(drifted.drift), drifted.tampering, drifted.running) == (True, (), ())
     forged = LedgerRecord((*HISTORY[:-1], replace(HISTORY[-1], chain="0" * 64)))
     tampered = verify_migrations(LIVE, MIGRATIONS, forged)
-    assert (tampered.against.drift, [one.kind for one in tampered.tampering]) == ((), [Tampering.FORGED])
+    assert (tampered.drift, [one.kind for one in tampered.tampering]) == ((), [Tampering.FORGED])
     open_end = LedgerRecord((*HISTORY[:-1], replace(HISTORY[-1], state=MigrationState.RUNNING)))
     running = verify_migrations(declared_by(MIGRATIONS[:-1]), MIGRATIONS, open_end)
-    assert (running.against.drift, running.tampering, len(running.running)) == ((), (), 1)
+    assert (running.drift, running.tampering, len(running.running)) == ((), (), 1)
     assert [one.agrees for one in (drifted, tampered, running)] == [False, False, False]
 
 
@@ -203,9 +203,7 @@ def test_options_and_types_of_an_older_keyspace_are_noted_and_its_columns_are_no
     tuned = replace(LIVE, types=(*LIVE.types, UserType("size", (("bytes", "int"),))))
     found = verify_migrations(tuned, MIGRATIONS, older)
     assert found.agrees
-    assert [one.aspect for one in found.against.notes] == [Aspect.UNEXPECTED_TYPE]
+    assert [one.aspect for one in found.notes] == [Aspect.UNEXPECTED_TYPE]
     more = with_columns(LIVE, "orders", (*columns_of(LIVE, "orders"), Column("hint", "text")))
-    assert [one.aspect for one in verify_migrations(more, MIGRATIONS, older).against.drift] == [
-        Aspect.UNEXPECTED_COLUMN
-    ]
+    assert [one.aspect for one in verify_migrations(more, MIGRATIONS, older).drift] == [Aspect.UNEXPECTED_COLUMN]
     assert not verify_migrations(tuned, MIGRATIONS, WHOLE).agrees
