@@ -119,21 +119,6 @@ def fingerprint(values: tuple[Any, ...]) -> bytes:
     return blake2b(marshal.dumps(values, _BY_VALUE), digest_size=_FINGERPRINT_BYTES).digest()
 
 
-class _KeysOfTruth:
-    """Several keys of one row, which have columns in common: each column is packed once."""
-
-    def __init__(self, *keys: tuple[str, ...]) -> None:
-        columns = tuple(dict.fromkeys(chain.from_iterable(keys)))
-        self._pack = packing(columns)
-        self._picks = []
-        for key in keys:
-            self._picks.append(_cells(map(columns.index, key)))
-
-    def of(self, row: Row) -> list[Packed]:
-        packed = self._pack(row)
-        return [pick(packed) for pick in self._picks]
-
-
 class Forms:
     """Turns the rows of one family into records; built once per scan."""
 
@@ -151,14 +136,21 @@ class Forms:
         if family.content:
             of_content = family.content.key_sources
         of_groups = [group.key_sources for group in self.groups]
-        self._keys = _KeysOfTruth(of_content, self._place_columns, family.truth.key_names, *of_groups)
+        keys = (of_content, self._place_columns, family.truth.key_names, *of_groups)
+        # The keys of a truth row have columns in common: each column is packed once.
+        columns = tuple(dict.fromkeys(chain.from_iterable(keys)))
+        self._pack = packing(columns)
+        self._picks = []
+        for key in keys:
+            self._picks.append(_cells(map(columns.index, key)))
         self._unions = [union.column for union in family.unions]
         self._truth_mark = fingerprinting(mirror.compared, mirror.truth_names)
         self._mirror_mark = fingerprinting(mirror.compared, {})
         self._mirror_key = packing_key(mirror.table)
 
     def truth(self, row: Row) -> TruthRecord:
-        content, place, truth, *groups = self._keys.of(row)
+        packed = self._pack(row)
+        content, place, truth, *groups = [pick(packed) for pick in self._picks]
         return TruthRecord(
             content,
             place,

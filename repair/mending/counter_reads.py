@@ -84,13 +84,6 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True)
-class _Depth:
-    level: Level
-    compare: bool
-    contents: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Tallies:
     """Looks at groups of one family's counters."""
 
@@ -136,7 +129,7 @@ class Tallies:
                 the mirror may not lead to.
         """
         before = self._generated(group)
-        tally = self._sum(group, self._row(group), _Depth(level, compare, contents))
+        tally = self._sum(group, level, compare=compare, contents=contents)
         return replace(tally, digest=tally.digest + before + self._generated(group), contents=contents)
 
     def _row(self, group: Key) -> Seen | None:
@@ -151,17 +144,19 @@ class Tallies:
                 rows.append(sorted(seen.row.items(), key=str))
         return repr(rows).encode()
 
-    def _sum(self, group: Key, row: Seen | None, depth: _Depth) -> Tally:
+    def _sum(self, group: Key, level: Level, *, compare: bool, contents: bool) -> Tally:
+        row = self._row(group)
         names = self.counts.counter_names
         sure = dict.fromkeys(names, 0)
         uncertain = dict.fromkeys(names, 0)
         digest = 0
-        settled = depth.compare
-        for part in self._parts(group, compare=depth.compare):
+        settled = compare
+        for part in self._parts(group, compare=compare):
             mirrored = _mirrored(part)
-            for truth, has_content in self._truths(group, self._leads(part), depth):
+            truths = self._truths(group, self._leads(part), level, whole=compare, contents=contents)
+            for truth, has_content in truths:
                 doubtful = not has_content or not (self.policy.accept_torn or self.family.mirror.whole(truth.row))
-                if depth.compare:
+                if compare:
                     settled = self._agrees(truth.row, mirrored, doubtful=doubtful) and settled
                 counted = sure
                 if doubtful:
@@ -228,17 +223,19 @@ class Tallies:
         for lead in self.beside.get(group, ()):
             yield (pack(dict(zip(names, lead, strict=True))),)
 
-    def _truths(self, group: Key, leads: Iterable[Key], depth: _Depth) -> Iterator[tuple[Seen, bool]]:
-        """The group's truth rows, each with whether its content exists, where that was asked."""
+    def _truths(
+        self, group: Key, leads: Iterable[Key], level: Level, *, whole: bool, contents: bool
+    ) -> Iterator[tuple[Seen, bool]]:
+        """The group's truth rows, with all columns where `whole`; each with whether its content exists, where asked."""
         truth = self.family.truth
         waiting = iter(leads)
         beside = set(self.beside.get(group, ()))
         columns: tuple[str, ...] | None = None
-        if not depth.compare:
+        if not whole:
             columns = self._counted
         while some := list(islice(waiting, _READS_AT_ONCE)):
-            lost = self._lost([lead for lead in some if depth.contents or lead in beside])
-            reads = [Read(truth, lead, depth.level, times=True, joinable=True, columns=columns) for lead in some]
+            lost = self._lost([lead for lead in some if contents or lead in beside])
+            reads = [Read(truth, lead, level, times=True, joinable=True, columns=columns) for lead in some]
             for lead, answer in zip(some, self.mail.read_all(reads), strict=True):
                 for seen in _known(answer):
                     if self.counts.key_of(seen.row) == group:
