@@ -325,7 +325,7 @@ def _typed_password(username: str | None) -> str | None:
     """Ask for the password where only a role is named; None where there is no role or no terminal."""
     if not username:
         return None
-    from mailmend.admin.frame.asking import hidden_password, somebody_types  # noqa: PLC0415 - only where somebody is asked
+    from mailmend.admin.frame.terminal import hidden_password, somebody_types  # noqa: PLC0415 - only where somebody is asked
 
     if not somebody_types():
         raise BadSettings(

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import click
 
-from mailmend.admin.frame.asking import asking_on, number_on
 from mailmend.admin.frame.caller import Caller, ignore
 from mailmend.admin.frame.document import Document
 from mailmend.admin.frame.extras import imported
@@ -23,7 +22,7 @@ from mailmend.admin.frame.presenter import (
     write_json,
     write_report,
 )
-from mailmend.admin.frame.progress import progress_on
+from mailmend.admin.frame.terminal import asking_on, number_on, progress_on
 from mailmend.admin.frame.whole_files import (
     mode_for_owner,
     named_when_refused,

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import chain, islice
 
-from mailmend.admin.frame.progress import PlainLines
+from mailmend.admin.frame.terminal import PlainLines
 from mailmend.admin.schema.measuring import draw_sample
 from mailmend.admin.schema.trial import WAVES, Trial, started_node
 from mailmend.cql.driver.session import CassandraCluster, Keyspace

@@ -6,8 +6,7 @@ import sys
 import pytest
 from rich.console import Console
 
-from mailmend.admin.frame.asking import asking_on
-from mailmend.admin.frame.progress import Terminal, progress_on
+from mailmend.admin.frame.terminal import Terminal, asking_on, progress_on
 from mailmend.model.catalog.mail import MESSAGE_ID
 from mailmend.model.operations import Put
 from mailmend.model.ports import Silent
@@ -57,7 +56,7 @@ class TestMaxFixes:
 
     @pytest.fixture(autouse=True)
     def _terminal(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("mailmend.admin.frame.asking.someone_is_there", lambda: True)
+        monkeypatch.setattr("mailmend.admin.frame.terminal.someone_is_there", lambda: True)
 
     def answer(self, monkeypatch: pytest.MonkeyPatch, typed: str) -> list[str]:
         questions: list[str] = []

@@ -12,8 +12,8 @@ from pathlib import Path
 import click
 import pytest
 
-from mailmend.admin.frame.asking import hidden_password
 from mailmend.admin.frame.options import connection_of
+from mailmend.admin.frame.terminal import hidden_password
 from mailmend.model.errors import BadSettings, ExitCode
 from tests.support.commands import CommandLine, command_line
 

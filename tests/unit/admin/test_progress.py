@@ -4,7 +4,7 @@ import io
 
 from rich.console import Console
 
-from mailmend.admin.frame.progress import LINE_EVERY_SECONDS, PlainLines, progress_line, progress_on
+from mailmend.admin.frame.terminal import LINE_EVERY_SECONDS, PlainLines, progress_line, progress_on
 from tests.support.clock import VirtualClock
 
 

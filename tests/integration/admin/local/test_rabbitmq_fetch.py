@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mailmend.admin.frame.progress import PlainLines
+from mailmend.admin.frame.terminal import PlainLines
 from mailmend.admin.local import rabbitmq
 from mailmend.admin.local.rabbitmq import SUITE, find_or_fetch, installation_in
 from mailmend.admin.local.server import Machine

@@ -60,7 +60,7 @@ class TestDangling:
     def test_a_person_at_a_terminal_is_asked(  # noqa: PLR0917 - fixtures
         self, mail: MailKeyspace, mend: Typed, monkeypatch: pytest.MonkeyPatch, answer: str, code: int, back: bool
     ) -> None:
-        monkeypatch.setattr("mailmend.admin.frame.asking.someone_is_there", lambda: True)
+        monkeypatch.setattr("mailmend.admin.frame.terminal.someone_is_there", lambda: True)
         monkeypatch.setattr("click.termui.visible_prompt_func", lambda *_: answer.strip())
 
         ended = mend("--dangling", "restore", "--only", "WITHDRAW")

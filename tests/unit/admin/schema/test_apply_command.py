@@ -186,7 +186,7 @@ def test_on_several_nodes_a_person_is_asked_for_the_copies_and_a_script_is_refus
         assert "--replication dc1=3" in refused.err
     assert cluster.untouched
 
-    monkeypatch.setattr("mailmend.admin.frame.asking.someone_is_there", lambda: True)
+    monkeypatch.setattr("mailmend.admin.frame.terminal.someone_is_there", lambda: True)
     monkeypatch.setattr("click.prompt", lambda *_, **__: 3)
     answered = mailmend("schema", "apply")
     assert answered.code == 0, answered.err

@@ -146,7 +146,7 @@ def test_on_a_terminal_the_lease_is_ended_only_when_a_person_says_so(
         asked.append(question)
         return answer
 
-    monkeypatch.setattr("mailmend.admin.frame.asking.someone_is_there", lambda: True)
+    monkeypatch.setattr("mailmend.admin.frame.terminal.someone_is_there", lambda: True)
     monkeypatch.setattr(click, "confirm", confirm)
     ended = mailmend("schema", "force-unlock", "--reason", "evicted")
     assert ended.code == (0 if answer else 2)

@@ -1,13 +1,18 @@
-"""Progress of long work: a bar on a terminal, plain lines elsewhere; always on stderr.
+"""What a person sees and is asked while a command works: progress and questions, always on stderr.
 
-Adapters of `model.ports.Progress`.
+Progress is a bar on a terminal, plain lines elsewhere: adapters of `model.ports.Progress`.
+Questions are asked on a terminal alone, while the bar pauses; Enter always means no.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from getpass import GetPassWarning
 from typing import IO
 
+import click
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -20,9 +25,17 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from mailmend.admin.frame.caller import Question
+from mailmend.admin.frame.document import Document, Grid, Part, Styled
+from mailmend.admin.frame.examples import key_text
+from mailmend.admin.frame.presenter import show
+from mailmend.admin.frame.verdict_texts import MEANINGS
+from mailmend.model.errors import BadSettings
 from mailmend.model.instants import MICROS
 from mailmend.model.ports import Clock
 from mailmend.model.ports import Progress as ProgressPort
+from mailmend.model.projections.findings import Excess
+from mailmend.model.projections.verdicts import Verdict
 from mailmend.model.texts import printable
 
 LINE_EVERY_SECONDS = 10
@@ -172,3 +185,75 @@ def _bars(console: Console) -> Progress:
         console=console,
         redirect_stdout=False,  # a service may write lines of JSON there meanwhile
     )
+
+
+def somebody_types() -> bool:
+    """Whether stdin is a terminal; a service may have no stdin at all."""
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+def someone_is_there() -> bool:
+    return somebody_types() and sys.stderr.isatty()
+
+
+def asking_on(progress: ProgressPort, console: Console) -> Callable[[Question], bool] | None:
+    """A function that asks a question while the progress pauses; None without a terminal."""
+    if not someone_is_there():
+        return None
+
+    def ask(question: Question) -> bool:
+        with _standing_still(progress):
+            if isinstance(question, str):
+                return click.confirm(printable(question), default=False, err=True)
+            show(Document(body=tuple(excess_parts(question))), console)
+            total = f"{question.total:,}"
+            allowed = f"{question.allowed:,}"
+            sentence = f"{total} would be mended, --max-fixes allows {allowed}. Mend them all?"
+            return click.confirm(sentence, default=False, err=True)
+
+    return ask
+
+
+def number_on(progress: ProgressPort) -> Callable[[str, int], int] | None:
+    """A function that asks for a number from 1 to a maximum; None without a terminal."""
+    if not someone_is_there():
+        return None
+
+    def ask(question: str, maximum: int) -> int:
+        with _standing_still(progress):
+            number: int = click.prompt(printable(question), type=click.IntRange(1, maximum), err=True)
+            return number
+
+    return ask
+
+
+def _standing_still(progress: ProgressPort) -> AbstractContextManager[None]:
+    if isinstance(progress, Terminal):
+        return progress.paused()
+    return nullcontext()
+
+
+def hidden_password(username: str) -> str:
+    """Ask for the password of a role without showing it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", GetPassWarning)
+        try:
+            typed: str = click.prompt(printable(f"Password of {username}"), hide_input=True, err=True)
+        except GetPassWarning as error:
+            raise BadSettings(
+                "this terminal would show the password", mend="Set MAILMEND_PASSWORD, or name a --password-file."
+            ) from error
+    return typed
+
+
+def excess_parts(excess: Excess) -> Iterator[Part]:
+    rows = []
+    for name, counts in sorted(excess.counts.items()):
+        for verdict in Verdict:
+            if counts[verdict]:
+                rows.append((name, verdict.value, f"{counts[verdict]:,}", MEANINGS[verdict]))
+    yield Grid(f"Due in {excess.keyspace}", ("projection", "verdict", "count", "meaning"), rows)
+    if excess.samples:
+        yield Styled("For example:", "dim")
+    for sample in excess.samples:
+        yield Styled(f"    {sample.verdict.value} in {sample.projection}: {key_text(sample.key)}", "dim")
