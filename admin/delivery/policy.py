@@ -77,10 +77,9 @@ def lint(file: Path) -> PolicyLintResult:
     except BadPolicyFile as error:
         return PolicyLintResult(file, refused=error)
     findings = list[PlacedFinding]()
-    for policy in lint_policies(read.said):
-        hit = policy.hit
+    for rule, hit in lint_policies(read.said):
         because = tuple(map(read.place_of, hit.because))
-        findings.append(PlacedFinding(policy.rule, hit.text, read.place_of(hit.path), because))
+        findings.append(PlacedFinding(rule, hit.text, read.place_of(hit.path), because))
     findings.sort(key=lambda finding: (finding.place.line, finding.place.column))
     return PolicyLintResult(file, tuple(findings))
 

@@ -63,14 +63,6 @@ class PolicyRule:
     check: Callable[[PickupPolicies], Iterator[PolicyHit]]
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyFinding:
-    """A hit, and the rule that it violates."""
-
-    rule: PolicyRule
-    hit: PolicyHit
-
-
 def _rule(
     rule_id: str, title: str, reason: str, fix: str
 ) -> Callable[[Callable[[PickupPolicies], Iterator[PolicyHit]]], PolicyRule]:
@@ -436,10 +428,12 @@ POLICY_RULES: Final = (
 )
 
 
-def lint_policies(file: PickupPolicies, rules: Sequence[PolicyRule] = POLICY_RULES) -> tuple[PolicyFinding, ...]:
-    """What the rules find, by rule."""
-    findings = list[PolicyFinding]()
+def lint_policies(
+    file: PickupPolicies, rules: Sequence[PolicyRule] = POLICY_RULES
+) -> Sequence[tuple[PolicyRule, PolicyHit]]:
+    """What the rules find: each hit behind the rule that it violates, by rule."""
+    findings = list[tuple[PolicyRule, PolicyHit]]()
     for rule in rules:
         for hit in rule.check(file):
-            findings.append(PolicyFinding(rule, hit))
-    return tuple(findings)
+            findings.append((rule, hit))
+    return findings

@@ -247,7 +247,7 @@ def most_delayed(values: Mapping[tuple[PickupField, str], DelayedValue], top: in
 
 
 class AttemptRecord(Protocol):
-    """Recorded attempts of a queue. Adapters: `LocalAttempts` of `repair.scanners`, `SparkAttempts` of `spark_repair`.
+    """Recorded attempts of a queue. Adapters: `LocalAttempts` of `delivery.ledger`, `SparkAttempts` of `spark_repair`.
 
     Attributes:
         attempts: how many there are.

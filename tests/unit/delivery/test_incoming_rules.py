@@ -60,7 +60,7 @@ def test_rules_that_are_surely_not_meant_are_found() -> None:
     """One that changes nothing, a value that no mail has; a list that a rule uses is used."""
     first = "{if: {senderdomain: '@l'}, set: {jobid: a}}"
     text = f"lists: {{l: [a.org]}}\nincoming: [{first}, {{set: {{}}}}, {{if: {{helo: []}}}}]"
-    found = [(one.rule.id, one.hit.path) for one in lint_policies(policies_of(text, "policies.yaml").said)]
+    found = [(rule.id, hit.path) for rule, hit in lint_policies(policies_of(text, "policies.yaml").said)]
     assert found == [
         ("P4", ("incoming", 2, "if", "helo")),
         ("P11", ("incoming", 1)),

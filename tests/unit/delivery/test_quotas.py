@@ -88,7 +88,7 @@ quotas:
   - {if: {recipientdomain: []}, then: {messages: 1}}
 - {name: fine, fields: [jobid], conditions: [{if: {jobid: bad}, then: {messages: 0}}], default: {bytes: 5G}}
 """
-    assert [(one.rule.id, one.hit.path) for one in lint_policies(said(text))] == [
+    assert [(rule.id, hit.path) for rule, hit in lint_policies(said(text))] == [
         ("P1", ("quotas", 3, "conditions", 1)),
         ("P3", ("quotas", 2, "default")),
         ("P4", ("quotas", 3, "conditions", 2, "if", "recipientdomain")),

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailmend.delivery.policy.lint import POLICY_RULES, PolicyFinding, lint_policies
+from mailmend.delivery.policy.lint import POLICY_RULES, PolicyHit, PolicyRule, lint_policies
 from mailmend.delivery.policy.orders import Suspension
 from mailmend.delivery.policy.policies import PickupPolicies
 from mailmend.delivery.policy.policy import (
@@ -56,12 +56,12 @@ def suspension(**values: Sequence[str]) -> Suspension:
 def found(*policies: CounterPolicy, suspends: Sequence[Suspension] = ()) -> list[tuple[str, str]]:
     """The rules and the places of what they find."""
     findings = lint_policies(PickupPolicies(policies, suspensions=tuple(suspends)))
-    return [(one.rule.id, "/".join(map(str, one.hit.path))) for one in findings]
+    return [(rule.id, "/".join(map(str, hit.path))) for rule, hit in findings]
 
 
-def only(finding: Sequence[PolicyFinding]) -> PolicyFinding:
-    (one,) = finding
-    return one
+def only(findings: Sequence[tuple[PolicyRule, PolicyHit]]) -> tuple[PolicyRule, PolicyHit]:
+    (finding,) = findings
+    return finding
 
 
 @pytest.mark.parametrize(
@@ -83,8 +83,8 @@ def only(finding: Sequence[PolicyFinding]) -> PolicyFinding:
 )
 def test_a_condition_behind_a_more_general_one_is_never_reached(conditions: tuple[Written, Written]) -> None:
     """Whatever it says; the earlier one is named."""
-    findings = [one for one in lint_policies(PickupPolicies((policy(*conditions),))) if one.rule.id == "P1"]
-    hit = only(findings).hit
+    findings = lint_policies(PickupPolicies((policy(*conditions),)))
+    (hit,) = [hit for rule, hit in findings if rule.id == "P1"]
     assert hit.path == ("policies", 0, "conditions", 1)
     assert hit.because == (("policies", 0, "conditions", 0),)
 
@@ -110,10 +110,10 @@ def test_several_conditions_may_cover_one_together() -> None:
     second = {"recipientdomain": ["b.org"], "jobid": ["x"]}, TWO
     third = {"recipientdomain": ["b.org"], "jobid": ["y"]}, TWO
     last = {"recipientdomain": ["a.org", "b.org"], "jobid": ["x", "y"]}, THREE
-    covered = only(lint_policies(PickupPolicies((policy(first, second, third, last),))))
-    assert (covered.rule.id, covered.hit.path) == ("P1", ("policies", 0, "conditions", 3))
-    assert covered.hit.because == tuple(("policies", 0, "conditions", number) for number in range(3))
-    assert covered.hit.text == "earlier ones hold for all of its mails"
+    rule, hit = only(lint_policies(PickupPolicies((policy(first, second, third, last),))))
+    assert (rule.id, hit.path) == ("P1", ("policies", 0, "conditions", 3))
+    assert hit.because == tuple(("policies", 0, "conditions", number) for number in range(3))
+    assert hit.text == "earlier ones hold for all of its mails"
     assert found(policy(first, second, last)) == []
 
 
@@ -184,8 +184,8 @@ def test_values_that_are_counted_as_a_group_never_hold_by_themselves() -> None:
 
 def test_a_list_that_nothing_uses_is_named() -> None:
     """By its name in the file."""
-    finding = only(lint_policies(PickupPolicies(unused_lists=("old",))))
-    assert (finding.rule.id, finding.hit.path, finding.hit.text) == ("P5", ("lists", "old"), "nothing refers to @old")
+    rule, hit = only(lint_policies(PickupPolicies(unused_lists=("old",))))
+    assert (rule.id, hit.path, hit.text) == ("P5", ("lists", "old"), "nothing refers to @old")
 
 
 def test_a_group_whose_values_belong_to_earlier_ones_is_named() -> None:
@@ -294,8 +294,8 @@ def effect(one: CounterPolicy) -> list[Threshold]:
 @given(policies)
 def test_what_is_found_could_be_left_out_of_a_policy(whole: CounterPolicy) -> None:
     """Conditions, defaults, groups and values: the limits of every mail stay the same."""
-    for finding in lint_policies(PickupPolicies((whole,))):
-        match finding.rule.id, finding.hit.path:
+    for rule, hit in lint_policies(PickupPolicies((whole,))):
+        match rule.id, hit.path:
             case "P1" | "P2", (_, _, _, int(number)):
                 less = replace(whole, conditions=whole.conditions[:number] + whole.conditions[number + 1 :])
             case "P3", _:
@@ -305,8 +305,8 @@ def test_what_is_found_could_be_left_out_of_a_policy(whole: CounterPolicy) -> No
                 less = replace(whole, groups={DOMAIN: groups})
             case _:
                 less = whole
-        assert effect(less) == effect(whole), finding
-        if finding.rule.id == "P10":
+        assert effect(less) == effect(whole), (rule, hit)
+        if rule.id == "P10":
             assert set(effect(whole)) == {NONE}
 
 
@@ -314,7 +314,7 @@ def test_what_is_found_could_be_left_out_of_a_policy(whole: CounterPolicy) -> No
 def test_suspensions_that_are_found_hold_nothing_of_their_own(some: list[Suspension]) -> None:
     """All of them may go at once."""
     findings = lint_policies(PickupPolicies(suspensions=tuple(some)))
-    numbers = {number for one in findings if one.rule.id == "P7" for number in one.hit.path[1:2]}
+    numbers = {number for rule, hit in findings if rule.id == "P7" for number in hit.path[1:2]}
     left = [one for number, one in enumerate(some) if number not in numbers]
     for domain, job in product(DOMAINS, JOBS):
         values = {DOMAIN: domain, JOB: job}
@@ -385,15 +385,15 @@ def test_a_finding_says_what_is_wrong_and_what_makes_it_so(
     several: list[CounterPolicy], rule: str, text: str, because: list[tuple[str | int, ...]]
 ) -> None:
     """In plain words, and by places in the file."""
-    one = only(lint_policies(PickupPolicies(tuple(several))))
-    assert (one.rule.id, one.hit.text, list(one.hit.because)) == (rule, text, because)
+    violated, hit = only(lint_policies(PickupPolicies(tuple(several))))
+    assert (violated.id, hit.text, list(hit.because)) == (rule, text, because)
 
 
 def test_a_suspension_that_is_found_names_the_other() -> None:
     """The first that holds all of its mails."""
     same, wider = suspension(recipientdomain=["a"]), suspension(recipientdomain=["a", "b"])
     findings = lint_policies(PickupPolicies(suspensions=(suspension(recipientdomain=["c"]), wider, same)))
-    hit = only(findings).hit
+    _, hit = only(findings)
     assert (hit.path, hit.text) == (("suspends", 2), "another one holds all of its mails")
     assert hit.because == (("suspends", 1),)
 
