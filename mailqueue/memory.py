@@ -21,6 +21,7 @@ from mailmend.mailqueue.queue import (
     WAITING,
     AffectedMails,
     Delays,
+    FailedMail,
     LackingMail,
     MailChange,
     MailQueue,
@@ -28,7 +29,6 @@ from mailmend.mailqueue.queue import (
     OnRemoved,
     RemovedMail,
     RestoreResult,
-    Unremoved,
     all_lack_it,
     due_time,
     passed_over,
@@ -147,7 +147,7 @@ class MemoryMailQueue(MailQueue):
                 await on_removed(listed)
             if not dry_run:
                 self.forget(listed.queued.enqueue_id)
-        return AffectedMails(len(meant), tuple[Unremoved, ...]())
+        return AffectedMails(len(meant), tuple[FailedMail, ...]())
 
     async def change(
         self,
@@ -295,8 +295,7 @@ class MemoryMailQueue(MailQueue):
 
     def _put(self, enqueue_id: EnqueueId, mail: Mail, content: bytes, due_at: datetime | None) -> EnqueueId:
         blobs = MailBlobs(BlobId(f"header of {enqueue_id}"), BlobId(f"body of {enqueue_id}"))
-        whereabouts = Whereabouts.DELAYED if due_at else Whereabouts.WAITING
-        listed = Listed(QueuedMail(enqueue_id, mail, blobs), self.now, whereabouts, due_at=due_at)
+        listed = Listed.entering(QueuedMail(enqueue_id, mail, blobs), self.now, due_at)
         self._entries[enqueue_id] = _Entry(listed, content)
         if due_at is None:
             self._deliver(self._entries[enqueue_id])

@@ -127,8 +127,8 @@ OnRemoved = Callable[[Listed], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Unremoved:
-    """A mail that could not be removed or changed, and why; it may still be in its queue."""
+class FailedMail:
+    """A mail that could not be removed, changed or moved, and why; it may still be in its queue."""
 
     enqueue_id: EnqueueId
     why: str
@@ -145,7 +145,7 @@ class AffectedMails:
     """
 
     count: int = 0
-    failed: tuple[Unremoved, ...] = ()
+    failed: tuple[FailedMail, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

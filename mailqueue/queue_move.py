@@ -18,7 +18,7 @@ from typing import Final, Protocol
 
 from mailmend.mailqueue.admission import admissible
 from mailmend.mailqueue.concurrency import all_of, ended, next_until
-from mailmend.mailqueue.queue import DELAYED, Arrivals, Dequeued, MailQueue
+from mailmend.mailqueue.queue import DELAYED, Arrivals, Dequeued, FailedMail, MailQueue
 from mailmend.mailqueue.rules.blob_ids import is_deduplicated
 from mailmend.mailqueue.rules.mails import Listed, MailFilter, QueuedMail
 from mailmend.model.errors import BadPayload, BlobMissing, CannotReach, WrongUse
@@ -75,14 +75,6 @@ class MoveJournal(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Unmoved:
-    """A mail that stays at the source, and why."""
-
-    was: EnqueueId
-    why: str
-
-
 @dataclass(slots=True)
 class QueueMove:
     """One move, in one process.
@@ -93,7 +85,7 @@ class QueueMove:
         on_moved: called for each mail that is done.
         waiting, delayed, resumed: how many were moved.
         renamed: mails that have another id now, by their old one.
-        stay: those that cannot be moved.
+        stay: mails that cannot be moved, by their ids at the source.
     """
 
     source: MailQueue
@@ -107,7 +99,7 @@ class QueueMove:
     delayed: int = 0
     resumed: int = 0
     renamed: dict[EnqueueId, EnqueueId] = field(default_factory=dict)
-    stay: dict[EnqueueId, Unmoved] = field(default_factory=dict)
+    stay: dict[EnqueueId, FailedMail] = field(default_factory=dict)
 
     @property
     def count(self) -> int:
@@ -193,7 +185,7 @@ class QueueMove:
                     content = await self.source.content(listed)
                 blobs = await self.arrivals.keep(content)
         except (BadPayload, BlobMissing, WrongUse) as error:
-            self.stay[was] = Unmoved(was, error.what)
+            self.stay[was] = FailedMail(was, error.what)
             return None
         to_be = was
         if await self.arrivals.had((was,)):

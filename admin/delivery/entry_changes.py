@@ -36,7 +36,7 @@ from mailmend.delivery.mail.entries import (
     QueuedEntry,
 )
 from mailmend.delivery.mail.envelopes import changed_mail, part_of_mail, queued_entries
-from mailmend.mailqueue.queue import WAITING, ChangedMail, MailQueue, Unremoved
+from mailmend.mailqueue.queue import WAITING, ChangedMail, FailedMail, MailQueue
 from mailmend.mailqueue.rules.mails import DELAY_MAX, Listed, MailFilter, Whereabouts
 from mailmend.model.errors import ExitCode, WrongUse
 from mailmend.model.ids import EnqueueId
@@ -85,7 +85,7 @@ class ChangedEntries:
     active: int = 0
     ordered: int = 0
     listed: list[QueuedEntry] = field(default_factory=list)
-    failed: tuple[Unremoved, ...] = ()
+    failed: tuple[FailedMail, ...] = ()
     kept: Path | None = None
     without_content: int = 0
 
@@ -257,7 +257,7 @@ class _Changing:
             self._meant[mail.queued.enqueue_id] = chosen
         return behind
 
-    async def _removed(self, queue: MailQueue, *, dry_run: bool) -> Sequence[Unremoved]:
+    async def _removed(self, queue: MailQueue, *, dry_run: bool) -> Sequence[FailedMail]:
         """Mails all of whose recipients are deleted."""
         if not self._whole:
             return ()

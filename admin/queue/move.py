@@ -32,8 +32,8 @@ from mailmend.admin.queue.options import (
 )
 from mailmend.admin.queue.request import DryRunRequest, queue_document
 from mailmend.mailqueue.pulsar.settings import PulsarSettings
-from mailmend.mailqueue.queue import MailQueue, no_due_mails
-from mailmend.mailqueue.queue_move import QueueMove, Unmoved
+from mailmend.mailqueue.queue import FailedMail, MailQueue, no_due_mails
+from mailmend.mailqueue.queue_move import QueueMove
 from mailmend.mailqueue.rules.size import Size, SizeKind
 from mailmend.model.errors import ExitCode, UnsafeRequest, WrongUse
 from mailmend.model.ids import EnqueueId
@@ -81,7 +81,7 @@ class MoveResult:
     delayed: int = 0
     resumed: int = 0
     renamed: Mapping[EnqueueId, EnqueueId] = field(default_factory=dict)
-    stay: tuple[Unmoved, ...] = ()
+    stay: tuple[FailedMail, ...] = ()
     dead: int | None = None
     consumers: int = 0
     journal: Path | None = None
@@ -221,7 +221,7 @@ def move_document(result: MoveResult) -> Document:
         "moved": {"waiting": result.waiting, "delayed": result.delayed},
         "resumed": result.resumed,
         "renamed": {str(was): str(now) for was, now in result.renamed.items()},
-        "failed": [{"id": str(unmoved.was), "why": unmoved.why} for unmoved in result.stay],
+        "failed": [{"id": str(failed.enqueue_id), "why": failed.why} for failed in result.stay],
         "left": result.left,
         "dead_letters": result.dead,
         "consumers": result.consumers,
@@ -245,7 +245,8 @@ def move_document(result: MoveResult) -> Document:
         lines.append(f"{result.left:,} are left at the source. See: mailmend queue browse {request.queue}")
     if result.dead:
         lines.append(f"{result.dead:,} dead letters stay at the source. See: mailmend queue redrive --dry-run")
-    return queue_document(result, json, lines, [f"not moved: {unmoved.was}: {unmoved.why}" for unmoved in result.stay])
+    failures = [f"not moved: {failed.enqueue_id}: {failed.why}" for failed in result.stay]
+    return queue_document(result, json, lines, failures)
 
 
 WAIT_MAX: Final = timedelta(days=1)

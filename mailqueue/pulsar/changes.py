@@ -103,8 +103,7 @@ async def enqueue(
 async def put(parts: PulsarParts, enqueue_id: EnqueueId, mail: Mail, content: bytes, due_at: datetime | None) -> None:
     """Put a mail under an id that was chosen."""
     queued = QueuedMail(enqueue_id, mail, await put_content(parts.blobs, content))
-    whereabouts = Whereabouts.DELAYED if due_at else Whereabouts.WAITING
-    listed = Listed(queued, parts.now, whereabouts, due_at=due_at)
+    listed = Listed.entering(queued, parts.now, due_at)
     try:
         await finished(_published(parts, listed))
     except PublishFailed as error:

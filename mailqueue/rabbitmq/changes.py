@@ -48,11 +48,11 @@ from mailmend.mailqueue.metrics import QueueCount
 from mailmend.mailqueue.queue import (
     AffectedMails,
     ChangedMail,
+    FailedMail,
     MailChange,
     OnRemoved,
     RemovedMail,
     RestoreResult,
-    Unremoved,
 )
 from mailmend.mailqueue.rabbitmq.move_due import AT_ONCE, FAILURES_MAX, MoverTurns, turn_waited_for
 from mailmend.mailqueue.rabbitmq.parts import Parts
@@ -105,7 +105,7 @@ async def _deliver(parts: Parts, queued: QueuedMail, *, again: bool) -> None:
 
 async def _delay(parts: Parts, due: DueMails, queued: QueuedMail, due_at: datetime, *, again: bool) -> None:
     """A queue of delayed mails alone needs a browse start too: only that lists it among all queues."""
-    listed = Listed(queued, parts.now, Whereabouts.DELAYED, due_at=due_at)
+    listed = Listed.entering(queued, parts.now, due_at)
     try:
         if parts.queue not in parts.view.starts_seen:
             await parts.view.begun(parts.queue, parts.slicing.window)
@@ -181,13 +181,11 @@ class QueueRestoring:
 
     async def _put(self, new: EnqueueId, removed: RemovedMail) -> None:
         parts = self.parts
-        whereabouts = Whereabouts.WAITING
         if removed.due_at is not None:
-            whereabouts = Whereabouts.DELAYED
             _ = parts.due_mails  # where none can be delayed, that is refused before any bytes are stored
         mail = admissible(removed.mail)
         queued = QueuedMail(new, mail, await put_content(parts.blobs, removed.content))
-        await put(parts, Listed(queued, parts.now, whereabouts, due_at=removed.due_at))
+        await put(parts, Listed.entering(queued, parts.now, removed.due_at))
 
     async def _published(self, queued: QueuedMail, slice_start: datetime | None) -> None:
         await publish_mail(self.parts.broker, self.parts.queue, queued, slice_start)
@@ -301,7 +299,7 @@ async def remove(parts: Parts, where: MailFilter, on_removed: OnRemoved | None, 
     A dry run calls `on_removed` too, and removes nothing.
     """
     count = 0
-    failed = dict[EnqueueId, Unremoved]()
+    failed = dict[EnqueueId, FailedMail]()
     looks: Sequence[Whereabouts] = LOOKS
     if dry_run:
         looks = LOOKS[:2]
@@ -310,7 +308,7 @@ async def remove(parts: Parts, where: MailFilter, on_removed: OnRemoved | None, 
             some = [meant for meant in batch if meant.enqueue_id not in failed]
             if on_removed is not None:
                 await all_of(some, lambda one: _call(on_removed, one.listed), CALLED_AT_ONCE)
-            failures: list[Unremoved] = []
+            failures: list[FailedMail] = []
             if not dry_run:
                 failures = await _removed(parts, some)
             count += len(some) - len(failures)
@@ -352,7 +350,7 @@ async def _delayed(parts: Parts, where: MailFilter) -> AsyncGenerator[_Meant]:
                 yield _Meant(due.listed, due)
 
 
-async def _removed(parts: Parts, some: Sequence[_Meant]) -> list[Unremoved]:
+async def _removed(parts: Parts, some: Sequence[_Meant]) -> list[FailedMail]:
     """Remove them; those that failed."""
     failures = await _rows_gone(parts, [meant for meant in some if meant.due])
     left = [meant for meant in some if meant.enqueue_id not in failures]
@@ -363,7 +361,7 @@ async def _removed(parts: Parts, some: Sequence[_Meant]) -> list[Unremoved]:
             failures[meant.enqueue_id] = error.what
     marked = [meant for meant in left if meant.enqueue_id not in failures]
     await _forgotten(parts, [meant.listed.queued.blobs for meant in marked])
-    return [Unremoved(enqueue_id, why) for enqueue_id, why in failures.items()]
+    return [FailedMail(enqueue_id, why) for enqueue_id, why in failures.items()]
 
 
 async def _call(callback: OnRemoved, listed: Listed) -> None:
@@ -409,7 +407,7 @@ class DueChange:
     on_changed: Callable[[Listed], None] | None
     dry_run: bool
     count: int = 0
-    failed: list[Unremoved] = field(default_factory=list)
+    failed: list[FailedMail] = field(default_factory=list)
 
     async def carried_out(self) -> AffectedMails:
         """Change what is to be changed, partition by partition; ends after too many failures."""
@@ -496,5 +494,5 @@ class DueChange:
                 self.on_changed(was.listed)
 
 
-def _failed(was: DueMail, error: MailmendError) -> Unremoved:
-    return Unremoved(was.enqueue_id, error.what)
+def _failed(was: DueMail, error: MailmendError) -> FailedMail:
+    return FailedMail(was.enqueue_id, error.what)

@@ -146,6 +146,14 @@ class Listed:
     attempts: int = 0
     place: MessagePlace | None = None
 
+    @classmethod
+    def entering(cls, queued: QueuedMail, now: datetime, due_at: datetime | None) -> "Listed":
+        """The mail as it enters its queue: delayed where it has a due time."""
+        whereabouts = Whereabouts.WAITING
+        if due_at is not None:
+            whereabouts = Whereabouts.DELAYED
+        return cls(queued, now, whereabouts, due_at=due_at)
+
     def retried(self, now: datetime, delay: timedelta | None, error_message: str | None) -> "Listed":
         """The mail, delayed after one more try: by the given time, or by a wait that doubles with each try."""
         wait = delay

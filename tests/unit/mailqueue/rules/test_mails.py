@@ -1,14 +1,46 @@
-"""A mail after an attempt, and the names of queues."""
+"""A mail as it enters its queue and after an attempt, and the names of queues."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
 
 import pytest
 
-from mailmend.mailqueue.rules.mails import Mail, queue_name
+from mailmend.mailqueue.rules.mails import Listed, Mail, MailBlobs, QueuedMail, Whereabouts, queue_name
 from mailmend.model.errors import WrongUse
+from mailmend.model.ids import BlobId, EnqueueId
 
 NOW = datetime(2026, 11, 29, tzinfo=UTC)
 BEFORE = Mail(name="m", sender="a@example.org", recipients=("b@example.org",), error_message="421 busy")
+QUEUED = QueuedMail(EnqueueId(UUID(int=1)), BEFORE, MailBlobs(BlobId("h"), BlobId("b")))
+LATER = NOW + timedelta(hours=3)
+
+
+def test_a_mail_without_a_due_time_waits_as_soon_as_it_enters_its_queue() -> None:
+    assert Listed.entering(QUEUED, NOW, None) == Listed(QUEUED, NOW, Whereabouts.WAITING, due_at=None)
+
+
+def test_a_mail_with_a_due_time_is_delayed_until_then() -> None:
+    assert Listed.entering(QUEUED, NOW, LATER) == Listed(QUEUED, NOW, Whereabouts.DELAYED, due_at=LATER)
+
+
+@pytest.mark.parametrize(
+    ("attempts", "delay", "wait"),
+    [
+        (0, timedelta(seconds=5), timedelta(seconds=5)),
+        (7, timedelta(0), timedelta(0)),
+        (0, None, timedelta(minutes=1)),
+        (2, None, timedelta(minutes=4)),
+        (50, None, timedelta(hours=4)),
+    ],
+)
+def test_a_mail_that_is_tried_again_is_delayed_by_what_is_asked_or_by_a_wait_that_doubles(
+    attempts: int, delay: timedelta | None, wait: timedelta
+) -> None:
+    """Given a mail that came before, the try at a later time changes its envelope, its due time and its attempts."""
+    again = Listed(QUEUED, NOW, attempts=attempts).retried(LATER, delay, "450 later")
+
+    tried = QueuedMail(QUEUED.enqueue_id, BEFORE.tried(LATER, "450 later"), QUEUED.blobs)
+    assert again == Listed(tried, NOW, Whereabouts.DELAYED, due_at=LATER + wait, attempts=attempts + 1)
 
 
 @pytest.mark.parametrize("said", [None, ""])
