@@ -88,11 +88,6 @@ EMPTY = Schema((), ())
 """The schema of a keyspace that was just created."""
 
 
-def names_of(parts: Iterable[SchemaPart | Column]) -> frozenset[str]:
-    """The names as the server knows them."""
-    return frozenset(part.name for part in parts)
-
-
 def by_name(parts: Iterable[P]) -> dict[str, P]:
     return {part.name: part for part in parts}
 

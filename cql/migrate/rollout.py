@@ -34,8 +34,9 @@ from mailmend.cql.schema.migration_plan import (
 from mailmend.cql.schema.migrations import LedgerRecord, Migration, Phase
 from mailmend.model.catalog.mail import SCHEMA, CompactionChoice, compacted
 from mailmend.model.errors import BadMigration, LikeAnotherKeyspace, ReplicationNeeded, TablesOfOthers, WrongUse
-from mailmend.model.keyspace import Schema, among, names_of
+from mailmend.model.keyspace import Schema, among
 from mailmend.model.names import name_of, slips, spelled
+from mailmend.model.table import names_of
 
 
 @dataclass(frozen=True, slots=True)

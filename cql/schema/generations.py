@@ -22,9 +22,9 @@ from mailmend.model.catalog.mail import (
     compacted,
 )
 from mailmend.model.catalog.mail_queue import JAMES_QUEUE_TABLES, OWN_QUEUE_TABLES, QUEUE_TABLES
-from mailmend.model.keyspace import Schema, all_but, names_of
+from mailmend.model.keyspace import Schema, all_but
 from mailmend.model.names import name_of
-from mailmend.model.table import Canonical, Column, Table, columns
+from mailmend.model.table import Canonical, Column, Table, columns, names_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def _without(schema: Schema, table: str, column: str) -> Schema:
     return Schema(schema.types, tuple(tables))
 
 
-def _instead(schema: Schema, gone: frozenset[str], tables: tuple[Table, ...]) -> Schema:
+def _instead(schema: Schema, gone: Container[str], tables: tuple[Table, ...]) -> Schema:
     return Schema(schema.types, (*all_but(schema.tables, gone), *tables))
 
 
@@ -104,11 +104,11 @@ JAMES_3_8 = Generation("3.8.1", _instead(JAMES_3_9.schema, frozenset({"thread_2"
 GENERATIONS = (NEWEST, AUGUST_2026, JAMES_3_9, JAMES_3_8)
 """Newest first: a keyspace that fits several equally well counts as the newest of them."""
 
-MAIL_TABLE_NAMES = names_of(MAIL_TABLES)
+MAIL_TABLE_NAMES = frozenset(names_of(MAIL_TABLES))
 """The names of the tables that mailmend reads and writes."""
 
 _BESIDE = frozenset(table.spelling for table in (*BESIDE_TABLES, *JAMES_QUEUE_TABLES, *_OLD_THREADS))
-_OF_THE_QUEUE = names_of(QUEUE_TABLES)
+_OF_THE_QUEUE = frozenset(names_of(QUEUE_TABLES))
 
 
 def _columns_declared() -> Iterator[tuple[str, str]]:
@@ -175,7 +175,7 @@ def tables_of_others(live: Schema) -> tuple[str, ...]:
         return ()
     known = set(_OF_THE_QUEUE)
     for generation in GENERATIONS:
-        known |= names_of(generation.schema.tables)
+        known.update(names_of(generation.schema.tables))
     return tables_besides(live, known)
 
 

@@ -34,7 +34,7 @@ from mailmend.model.catalog.mail_queue import BROWSE_START, DELETED_MAILS, ENQUE
 from mailmend.model.keyspace import all_but
 from mailmend.model.names import name_of, spelled
 from mailmend.model.projections.family import Family
-from mailmend.model.table import Table
+from mailmend.model.table import Table, names_of
 
 
 class Permission(StrEnum):
@@ -127,7 +127,7 @@ _SHAPES = (Permission.CREATE, Permission.ALTER, Permission.DROP)
 
 
 def _names(tables: Iterable[Table]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(table.name for table in tables))
+    return tuple(dict.fromkeys(names_of(tables)))
 
 
 def _looked_at(family: Family) -> Iterator[Table]:

@@ -6,12 +6,12 @@ from typing import Final
 from mailmend.cql.schema.lint.refused_options import OptionTexts, speculation_is_known, unknown_options
 from mailmend.cql.schema.lint.rule import COMPACTION, Hit, PlaceKey, Severity, rule
 from mailmend.cql.schema.lint.servers import ServerRelease, lacking, version_problem
-from mailmend.cql.schema.lint.subject import TWCS, Subject, spelled_of, strategy_of
+from mailmend.cql.schema.lint.subject import TWCS, Subject, strategy_of
 from mailmend.cql.statements import Batch, WriteKind, WriteRows
 from mailmend.cql.statements.literals import LiteralForm, native_values
 from mailmend.model.keyspace import all_but, among
 from mailmend.model.names import name_of, text_of
-from mailmend.model.table import Column, Table
+from mailmend.model.table import Column, Table, spellings, types_of
 
 _MARKERS: Final = ("?", ":")
 
@@ -60,7 +60,7 @@ def _updates(subject: Subject) -> Iterator[Hit]:
 
 def _changed_later(table: Table, *, known: bool) -> Iterator[Hit]:
     flags = [column for column in table.regular if column.type == "boolean" or column.is_counter]
-    names = spelled_of(flags)
+    names = spellings(flags)
     points = COMPACTION
     if flags:
         points = (("column", flags[0].name), *COMPACTION)
@@ -177,7 +177,7 @@ def _partitions_differ(subject: Subject, writes: Sequence[WriteRows]) -> bool:
         table = subject.table_of(write)
         if table is None:
             continue
-        types.add(tuple(column.type for column in table.partition))
+        types.add(types_of(table.partition))
         key = _key(table, write)
         if key is not None:
             literals.add(key)
@@ -270,7 +270,7 @@ def _speculation(subject: Subject) -> Iterator[Hit]:
     if subject.knowledge.paxos_variant != "v1" or not subject.release.at_least(ServerRelease.CASSANDRA_4_1):
         return
     with_if = subject.knowledge.conditional | _written_with_if(subject)
-    tables = spelled_of(among(subject.schema.tables, with_if))
+    tables = spellings(among(subject.schema.tables, with_if))
     if tables:
         text = f"the server uses the first variant of Paxos, and these are written with IF: {tables}"
         yield Hit(text, "paxos_variant", Severity.NOTE, fix=_PAXOS_FIX)

@@ -27,11 +27,11 @@ from mailmend.model.catalog.mail_queue import (
     SLICE_TALLIES,
 )
 from mailmend.model.errors import SchemaRefused
-from mailmend.model.keyspace import EMPTY, Schema, names_of
+from mailmend.model.keyspace import EMPTY, Schema
 from mailmend.model.names import name_of, short_class, text_of
 from mailmend.model.projections.family import Family
 from mailmend.model.projections.projection import Projection
-from mailmend.model.table import Column, Table
+from mailmend.model.table import Table, names_of
 
 HINT_WINDOW_DEFAULT: Final = timedelta(hours=3)
 """The default of `max_hint_window` in cassandra.yaml."""
@@ -84,27 +84,31 @@ class Knowledge:
         )
 
 
+def _names(*tables: Table) -> frozenset[str]:
+    return frozenset(names_of(tables))
+
+
 _MARKS: Final = (DELETED_MAILS.name, ENQUEUED_MAILS.name)
 """The marks of the queue, and the table whose rows they hide."""
 
 _QUEUE: Final = Knowledge(
     marks=(_MARKS,),
-    updated=names_of((BROWSE_START, CONTENT_START)),
+    updated=_names(BROWSE_START, CONTENT_START),
     deleted=frozenset(_MARKS),
-    conditional=names_of((BROWSE_START, CONTENT_START)),
+    conditional=_names(BROWSE_START, CONTENT_START),
 )
 """James's four: slices are deleted by partition, marks by James alone, starts move."""
 
 _BESIDE_QUEUE: Final = Knowledge(
-    updated=names_of((SLICE_TALLIES, QUEUE_STATE, DUE_MAILS)),
-    deleted=names_of((DUE_MAILS, SLICE_TALLIES)),
-    stamped=names_of((SLICE_TALLIES,)),
-    conditional=names_of((QUEUE_STATE, DUE_MAILS)),
+    updated=_names(SLICE_TALLIES, QUEUE_STATE, DUE_MAILS),
+    deleted=_names(DUE_MAILS, SLICE_TALLIES),
+    stamped=_names(SLICE_TALLIES),
+    conditional=_names(QUEUE_STATE, DUE_MAILS),
 )
 """Ours: a mail that is due moves away under a lease; tallies grow with their slice, are renewed, and go with it."""
 
 _LEDGER: Final = Knowledge(
-    updated=names_of((REPAIR_RUN, REPAIR_FINDING)), deleted=names_of((REPAIR_LAG,)), stamped=names_of((REPAIR_FINDING,))
+    updated=_names(REPAIR_RUN, REPAIR_FINDING), deleted=_names(REPAIR_LAG), stamped=_names(REPAIR_FINDING)
 )
 """A run and its findings are written again as they go on; a lag that was mended is removed."""
 
@@ -137,16 +141,16 @@ def _of_family(family: Family) -> Knowledge:
         contents.append(family.content.table)
     known = Knowledge(
         projections=tuple((family.truth.name, table.name) for table in _tables_of(family.projections)),
-        updated=names_of((family.truth, mirror, *unions, *counts, *generators)),
-        deleted=names_of((family.truth, mirror, *filters, *contents)),
-        conditional=names_of((family.truth, *generators)),
+        updated=_names(family.truth, mirror, *unions, *counts, *generators),
+        deleted=_names(family.truth, mirror, *filters, *contents),
+        conditional=_names(family.truth, *generators),
     )
     if family is not MESSAGES:
         return known
     return replace(
         known,
-        stamped=names_of((mirror, *filters, *unions)),
-        looked_up=names_of((family.truth,)),
+        stamped=_names(mirror, *filters, *unions),
+        looked_up=_names(family.truth),
         rewritten=frozenset((mirror.name, name) for name in mirror.collections),
     )
 
@@ -230,11 +234,6 @@ class Subject:
         for table in self.schema.tables:
             if strategy_of(table) == TWCS:
                 yield table
-
-
-def spelled_of(parts: Iterable[Table | Column]) -> str:
-    """The spellings of tables or columns, with commas between."""
-    return ", ".join(part.spelling for part in parts)
 
 
 def strategy_of(table: Table) -> str:

@@ -13,7 +13,6 @@ from mailmend.cql.schema.lint.subject import (
     compaction_options,
     gc_grace_of,
     option_text,
-    spelled_of,
     strategy_of,
     ttl_of,
     window_of,
@@ -22,7 +21,7 @@ from mailmend.cql.schema.lint.subject import (
 from mailmend.cql.statements import CreateIndex, CreateView
 from mailmend.model.keyspace import Index
 from mailmend.model.names import name_of, short_class, text_of
-from mailmend.model.table import Column, Table
+from mailmend.model.table import Column, Table, spellings
 
 _KEY: Final = (("key", ""),)
 _TIMES: Final = frozenset({"timestamp", "date", "time"})
@@ -94,7 +93,7 @@ def _growing_partitions(table: Table, subject: Subject) -> Iterator[Hit]:
             first = table.partition[0].spelling
         yield Hit(text, first, points=_KEY)
     elif (times := _unbounded(table)) is not None:
-        partition = spelled_of(table.partition)
+        partition = spellings(table.partition)
         text = f"a partition of {table.spelling} ({partition}) takes rows by {times.spelling} without end"
         yield Hit(text, times.spelling, points=(*_KEY, ("column", times.name)))
 
@@ -355,7 +354,7 @@ def _lookups(table: Table, subject: Subject) -> Iterator[Hit]:
     chance = _chance(option_text(table, "bloom_filter_fp_chance"))
     if (table.clustering and table.name not in subject.knowledge.looked_up) or chance <= BLOOM_MAX:
         return
-    key = spelled_of(table.partition)
+    key = spellings(table.partition)
     text = f"a lookup by {key} asks the filter of every window, and {100 * chance:g} % of them answer yes by mistake"
     yield Hit(text, "bloom_filter_fp_chance")
 
