@@ -30,11 +30,9 @@ HEAP_MIB_MIN: Final = 256
 _MIB_PER_UNIT: Final = {"m": 1, "g": 1024}
 
 
-_MAVEN: Final = ("org.apache.cassandra", "cassandra-all")
-
 RELEASES: Final[Mapping[str, JarProgram]] = {
-    "5.0": JarProgram("Cassandra", "5.0.9", (17, 21), *_MAVEN),
-    "4.1": JarProgram("Cassandra", "4.1.10", (17,), *_MAVEN),
+    "5.0": JarProgram("Cassandra", "5.0.9", (17, 21), "cassandra-all"),
+    "4.1": JarProgram("Cassandra", "4.1.10", (17,), "cassandra-all"),
 }
 """The releases that `mailmend local` knows, by what a person types; the newest first."""
 
@@ -180,7 +178,8 @@ class CassandraNode:
 
     def fetch(self, machine: Machine) -> Path:
         release = self.settings.release
-        self.store.jars(release, find_java(release, machine.environment))
+        find_java(release, machine.environment)  # without a Java nothing is fetched
+        self.store.jars(release)
         return self.store.folder(release)
 
     def write_files(self, parts: Path, site: Site) -> None:  # noqa: ARG002 (another kind needs its parts)

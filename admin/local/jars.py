@@ -4,15 +4,14 @@ A Java is searched in this order: `JAVA_HOME`, the `PATH`, the wheel of the extr
 and where none of them serves, the folders in which packages and tools install Java. The first Java
 whose version the program prefers is taken; the error names each Java of a wrong version once.
 
-Jars are fetched into a folder of their own and moved into place as a whole, under a lock: a reader
-sees all of them or none, and of two processes that need them at once one waits for the other. Their
-checksums are kept in the repository (`pinned/`, as `sha256sum` writes them), so that a download is
-verified against what was tested.
+Each program has a list of its jars in the repository (`pinned/`): the SHA-256 of the jar that was
+tested, and its path in a Maven repository, as `sha256sum` writes them. The jars are fetched over
+HTTPS from Maven Central, or from the mirror that `MAILMEND_MAVEN_REPOSITORY` names; `https_proxy`
+and `no_proxy` are followed. Nothing is resolved, so no description of a module is read.
 
-The Ivy that PySpark ships fetches them, with its own default resolver, which asks the public
-repository. Where a machine may not, `MAILMEND_IVY_SETTINGS` names an Ivy settings file. Spark's own
-resolver takes `~/.m2` for a source, and fails where that folder holds the description of a module
-without its jar, as it does wherever Maven builds something.
+Jars are fetched into a folder of their own and moved into place as a whole, under a lock: a reader
+sees all of them or none, and of two processes that need them at once one waits for the other. A
+download that was interrupted goes on with the jars that it lacks.
 """
 
 import hashlib
@@ -20,19 +19,27 @@ import os
 import re
 import shutil
 import subprocess
+from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from http import HTTPStatus
+from http.client import HTTPException
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
-from pathlib import Path
-from typing import Final, Literal
-from urllib.parse import urlsplit
+from pathlib import Path, PurePosixPath
+from typing import Final
+from urllib.error import HTTPError, URLError
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
+from urllib.request import Request, urlopen
 
 from mailmend.admin.frame.environments import environment_of_others
 from mailmend.admin.local.folders import home_of, locked
 from mailmend.admin.local.server import Machine
-from mailmend.model.errors import JavaMissing, LocalServerError
+from mailmend.model.errors import CannotReach, JavaMissing, LocalServerError, WrongUse
 from mailmend.model.ports import Progress, Silent
+from mailmend.repair.clock import SystemClock
+from mailmend.repair.retries import Retries, RetryPolicy
 
 VERSION_SECONDS_MAX: Final = 30.0
 _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
@@ -170,20 +177,16 @@ def _missing(program: JavaProgram, found: list[Java]) -> JavaMissing:
 
 FETCH_SECONDS_MAX: Final = 1800.0
 PINNED: Final = Path(__file__).parent / "pinned"
-"""The folder with the lists of checksums of the programs that mailmend itself fetches."""
+"""The folder with the lists of jars of the programs that mailmend itself fetches."""
 
-SETTINGS_VARIABLE: Final = "MAILMEND_IVY_SETTINGS"
-_LINES: Final[tuple[tuple[Literal["found", "fetched"], re.Pattern[str]], ...]] = (
-    ("found", re.compile(r"^\s+found (\S+) in ")),
-    ("fetched", re.compile(r"^\s+\[SUCCESSFUL \] (\S+)")),
-)
+REPOSITORY: Final = "https://repo1.maven.org/maven2"
+REPOSITORY_VARIABLE: Final = "MAILMEND_MAVEN_REPOSITORY"
+"""The address of a mirror; a user and a password in it are sent to the mirror and shown nowhere."""
 
-
-Coordinate = tuple[str, str, str]
-"""Organisation, module and version."""
-
-ListedJar = tuple[Coordinate, str]
-"""The module of a jar, and its classifier, or ""."""
+_ANSWER_SECONDS_MAX: Final = 60.0
+_RETRIES: Final = Retries(SystemClock(), RetryPolicy(retries=2, wait_seconds_min=0.2, wait_seconds_max=5.0))
+_AT_ONCE: Final = 4
+_CHUNK_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,55 +194,34 @@ class JarProgram(JavaProgram):
     """A program made of jars of the public Maven repository.
 
     Attributes:
-        organisation, module: its Maven coordinate, with the version.
-        classifier: of the one jar that holds the whole program; empty where it is the module with all that it needs.
-        beside: coordinates (organisation, module, version) of further modules, wanted with all that they need.
-        listed: whether its jars are listed with their checksums, and are fetched as that list says. Ivy follows no
-            `dependencyManagement` that a pom imports, so what it finds without the list may not fit
-            together.
+        module: the module of Maven that the program is; its list of jars is named after it and the version.
     """
 
-    organisation: str
     module: str
-    classifier: str = ""
-    beside: tuple[Coordinate, ...] = ()
-    listed: bool = False
-
-    @property
-    def coordinate(self) -> Coordinate:
-        return (self.organisation, self.module, self.version)
 
 
 def pins_of(program: JarProgram, pinned: Path = PINNED) -> dict[str, str]:
-    """SHA-256 by file name, from the program's list in the folder `pinned`."""
+    """SHA-256 by path in a Maven repository, from the program's list in the folder `pinned`."""
     return parse_pins((pinned / f"{program.module}-{program.version}.sha256").read_text(encoding="ascii"))
-
-
-def jars_listed(program: JarProgram, pinned: Path = PINNED) -> list[ListedJar]:
-    """Each jar of a program whose jars are listed with their checksums; no jar of any other program."""
-    if not program.listed:
-        return []
-    jars = []
-    for line in (pinned / f"{program.module}-{program.version}.modules").read_text(encoding="ascii").splitlines():
-        organisation, module, version, *classifier = line.split()
-        jars.append(((organisation, module, version), "".join(classifier)))
-    return jars
 
 
 def parse_pins(text: str) -> dict[str, str]:
     pins = {}
     for line in text.splitlines():
         if line:
-            digest, name = line.split(maxsplit=1)
-            pins[name] = digest
+            digest, path = line.split(maxsplit=1)
+            pins[path] = digest
     return pins
 
 
 def digests_in(folder: Path) -> dict[str, str]:
+    """SHA-256 by file name of the jars in a folder."""
     return {jar.name: _digest(jar) for jar in sorted(folder.glob("*.jar"))}
 
 
-def differences(pinned: Mapping[str, str], seen: Mapping[str, str]) -> list[str]:
+def differences(pins: Mapping[str, str], seen: Mapping[str, str]) -> list[str]:
+    """The names of jars that are missing, changed or not of the program, sorted."""
+    pinned = {PurePosixPath(path).name: digest for path, digest in pins.items()}
     return sorted(name for name in pinned.keys() | seen.keys() if pinned.get(name) != seen.get(name))
 
 
@@ -257,216 +239,131 @@ class JarStore:
     progress: Progress = field(default_factory=Silent)
     pinned: Path = PINNED
 
-    def jars(self, program: JarProgram, java: Java | Callable[[], Java]) -> tuple[Path, ...]:
-        """Every jar of the program, verified; fetched first, with that Java, when one is missing or damaged."""
+    def jars(self, program: JarProgram) -> tuple[Path, ...]:
+        """Every jar of the program, verified; those that are missing or damaged are fetched first.
+
+        Raises:
+            LocalServerError: a jar could not be fetched, or is not the one that was tested; the message names it.
+        """
         if not self.holds(program):
             with locked(self.root / f"{program.version}.lock", FETCH_SECONDS_MAX):
                 if not self.holds(program):
-                    if not isinstance(java, Java):
-                        java = java()
-                    self._fetch(program, java)
+                    self._fetch(program)
         return tuple(sorted(self.folder(program).glob("*.jar")))
 
     def folder(self, program: JarProgram) -> Path:
         return self.root / program.version
 
-    def _pins(self, program: JarProgram) -> dict[str, str]:
-        return pins_of(program, self.pinned)
-
     def holds(self, program: JarProgram) -> bool:
         """Whether every jar of the program is there, as it was tested."""
-        return not differences(self._pins(program), digests_in(self.folder(program)))
+        return not differences(pins_of(program, self.pinned), digests_in(self.folder(program)))
 
-    def _fetch(self, program: JarProgram, java: Java) -> None:
-        # Ivy's own cache stays until the work is whole, so an interrupted download goes on where it stopped.
+    def _fetch(self, program: JarProgram) -> None:
+        # What an interrupted download has left is kept, so that the next one fetches only the jars that it lacks.
         staging = self.root / f"{program.version}.new"
-        cache = self.root / f"{program.version}.ivy"
-        shutil.rmtree(staging, ignore_errors=True)
-        module = None
-        if text := module_text(program, jars_listed(program, self.pinned)):
-            module = cache / "module.xml"
-            cache.mkdir(parents=True, exist_ok=True)
-            module.write_text(text, encoding="utf-8")
-        command = resolve_command(
-            java,
-            ivy_jar(program.name),
-            program,
-            module=module,
-            lib=staging,
-            cache=cache,
-            environment=self.environment,
-        )
-        self._run_ivy(command, program)
-        self._verify(program, staging)
+        staging.mkdir(parents=True, exist_ok=True)
+        pins = pins_of(program, self.pinned)
+        wrong = differences(pins, digests_in(staging))
+        for name in wrong:
+            (staging / name).unlink(missing_ok=True)
+        missing = [path for path in pins if PurePosixPath(path).name in wrong]
+        self.progress.stage(f"fetching the jars of {program.name} (once)", len(pins))
+        self.progress.advance(len(pins) - len(missing))
+        repository = MavenRepository.of(self.environment)
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            for _ in pool.map(lambda path: repository.fetch(path, pins[path], staging), missing):
+                self.progress.advance(1)
         shutil.rmtree(self.folder(program), ignore_errors=True)
         staging.rename(self.folder(program))
-        shutil.rmtree(cache, ignore_errors=True)
-
-    def _run_ivy(self, command: list[str], program: JarProgram) -> None:
-        self.root.mkdir(parents=True, exist_ok=True)
-        log = self.root / f"{program.version}.log"
-        with subprocess.Popen(  # noqa: S603 (the person's own Java)
-            command,
-            env=environment_of_others(self.environment),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        ) as process:
-            assert process.stdout is not None
-            output = self._follow(process.stdout, len(self._pins(program)), program)
-        log.write_text(output, encoding="utf-8")
-        if process.returncode != 0:
-            raise LocalServerError(
-                f"the jars of {program.name} could not be fetched: {problem_in(output)}",
-                mend="They are fetched once. Behind a proxy, set https_proxy; "
-                f"{SETTINGS_VARIABLE} names a file of Ivy's settings, for a mirror. What was tried is in {log}",
-            )
-
-    def _follow(self, lines: Iterable[str], jars: int, program: JarProgram) -> str:
-        """Read Ivy's output to its end and report progress: first it finds the modules, then it fetches the jars."""
-        seen = list[str]()
-        fetched = 0
-        self.progress.stage(f"finding the parts of {program.name} (once; it may take minutes)")
-        for line in lines:
-            seen.append(line)
-            if event := event_in(line):
-                if event == "fetched" and not fetched:
-                    self.progress.stage(f"fetching the jars of {program.name}", jars)
-                fetched += event == "fetched"
-                self.progress.advance(1)
-        return "".join(seen)
-
-    def _verify(self, program: JarProgram, folder: Path) -> None:
-        wrong = differences(self._pins(program), digests_in(folder))
-        if wrong:
-            raise LocalServerError(
-                f"{len(wrong)} jar(s) of {program.name} are not the ones that were tested: {wrong[0]}",
-                mend=f"A mirror or proxy may have changed them. They are left in {folder} and are not used.",
-            )
 
 
-def event_in(line: str) -> Literal["found", "fetched"] | None:
-    for event, pattern in _LINES:
-        if pattern.match(line):
-            return event
-    return None
+@dataclass(frozen=True, slots=True)
+class MavenRepository:
+    """Where jars are fetched from.
 
-
-def problem_in(output: str) -> str:
-    """The first error that Ivy names; "" without an error."""
-    for line in output.splitlines():
-        if "Server access error" in line or "not found" in line or "FAILED" in line:
-            return line.strip().lstrip(": ")
-    return ""
-
-
-def ivy_jar(wanted_for: str = "Cassandra") -> Path:
-    """The Ivy jar inside the installed PySpark."""
-    found: list[Path] = []
-    spec = find_spec("pyspark")
-    if spec and spec.origin:
-        found = sorted((Path(spec.origin).parent / "jars").glob("ivy-*.jar"))
-    if not found:
-        raise LocalServerError(
-            f"the jars of {wanted_for} cannot be fetched: that is done with the Ivy inside PySpark, which is missing",
-            mend="Install it: pip install 'mailmend[spark]'",
-        )
-    return found[-1]
-
-
-def module_text(program: JarProgram, listed: Sequence[ListedJar] = ()) -> str:
-    """An Ivy module that depends on the program's modules; "" where Ivy's command line can express them.
-
-    It has no word for a classifier, whose one jar needs nothing that its pom names, nor for a second module.
+    Attributes:
+        address: with neither user nor password, so that an error may show it.
+        authorization: the header that logs in; empty where the repository asks for none.
     """
-    alone = listed
-    if not alone and program.classifier:
-        alone = [(program.coordinate, program.classifier)]
-    needed = []
-    if alone:
-        jars = dict[Coordinate, list[str]]()
-        for coordinate, classifier in alone:
-            jars.setdefault(coordinate, []).append(classifier)
-        for coordinate, classifiers in jars.items():
-            needed.append(_alone_text(coordinate, classifiers))
-    elif program.beside:
-        needed += map(_whole_text, (program.coordinate, *program.beside))
-    else:
-        return ""
-    return f"""<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
-  <info organisation="mailmend" module="{program.module}"/>
-  <configurations><conf name="default"/></configurations>
-  <dependencies>
-{"".join(needed)}  </dependencies>
-</ivy-module>
-"""
+
+    address: str
+    authorization: str = field(default="", repr=False)
+
+    @classmethod
+    def of(cls, environment: Mapping[str, str]) -> "MavenRepository":
+        """The mirror that the environment names, or Maven Central.
+
+        Raises:
+            WrongUse: the address has another scheme than https, http or file.
+        """
+        stated = urlsplit(environment.get(REPOSITORY_VARIABLE) or REPOSITORY)
+        host = stated.netloc.rpartition("@")[2]
+        address = urlunsplit((stated.scheme, host, stated.path.rstrip("/"), "", ""))
+        if stated.scheme not in {"https", "http", "file"}:
+            raise WrongUse(
+                f"{REPOSITORY_VARIABLE} is no address of a Maven repository: {address}",
+                mend=f"Write it like {REPOSITORY}, or like file:///srv/maven for a folder.",
+            )
+        if stated.username is None:
+            return cls(address)
+        login = f"{unquote(stated.username)}:{unquote(stated.password or '')}"
+        return cls(address, f"Basic {b64encode(login.encode()).decode()}")
+
+    def fetch(self, path: str, digest: str, folder: Path) -> None:
+        """Put one jar into a folder, whole and verified, or not at all.
+
+        Raises:
+            LocalServerError: it could not be fetched, or is not the jar that was tested.
+        """
+        request = Request(f"{self.address}/{quote(path)}")  # noqa: S310 (`of` allows three schemes)
+        if self.authorization:
+            # A mirror may redirect to a store of another owner, which must not see the password.
+            request.add_unredirected_header("Authorization", self.authorization)
+        jar = folder / PurePosixPath(path).name
+        part = jar.with_suffix(".part")
+        try:
+            _RETRIES.call(lambda: _download(request, part))
+        except (OSError, CannotReach) as error:
+            raise LocalServerError(
+                f"{request.full_url} could not be fetched: {error}",
+                mend="Jars are fetched once; the next start goes on with those that are missing. Behind a proxy, set "
+                f"https_proxy; {REPOSITORY_VARIABLE} is the address of a mirror, https://... or file:///... .",
+            ) from error
+        if _digest(part) != digest:
+            part.unlink()
+            raise LocalServerError(
+                f"{request.full_url} is not the jar that was tested",
+                mend="A mirror or a proxy may have changed it. It was not used; the next start fetches it again.",
+            )
+        part.rename(jar)
 
 
-def _whole_text(coordinate: Coordinate) -> str:
-    return f"    <dependency {_named(coordinate)}/>\n"
+def _download(request: Request, place: Path) -> None:
+    """Save what a repository answers.
+
+    Raises:
+        CannotReach: the same download may succeed a moment later.
+        OSError: it will not: the jar is not there, or the disk is full.
+    """
+    try:
+        with urlopen(request, timeout=_ANSWER_SECONDS_MAX) as answer, place.open("wb") as file:  # noqa: S310
+            shutil.copyfileobj(answer, file, _CHUNK_BYTES)
+            promised = answer.headers["Content-Length"]
+    except (OSError, HTTPException) as error:
+        if may_pass(error):
+            raise CannotReach(str(error)) from error
+        raise
+    # urllib takes an early end of the connection for the end of the file.
+    received = place.stat().st_size
+    if promised and received != int(promised):
+        raise CannotReach(f"the connection ended after {received} of {promised} bytes")
 
 
-def _alone_text(coordinate: Coordinate, classifiers: Iterable[str]) -> str:
-    artifacts = ""
-    for classifier in classifiers:
-        attributes = f'name="{coordinate[1]}" type="jar"'
-        if classifier:
-            attributes += f' m:classifier="{classifier}"'
-        artifacts += f"      <artifact {attributes}/>\n"
-    return f'    <dependency {_named(coordinate)} transitive="false">\n{artifacts}    </dependency>\n'
-
-
-def _named(coordinate: Coordinate) -> str:
-    organisation, module, version = coordinate
-    return f'org="{organisation}" name="{module}" rev="{version}" conf="default"'
-
-
-def resolve_command(
-    java: Java,
-    ivy: Path,
-    program: JarProgram,
-    *,
-    module: Path | None,
-    lib: Path,
-    cache: Path,
-    environment: Mapping[str, str],
-) -> list[str]:
-    command = [str(java.executable), *_proxy_properties(environment)]
-    settings = environment.get(SETTINGS_VARIABLE)
-    if not settings:
-        # The default settings also take ~/.ivy2/local for a source, where a build may have left half a module.
-        command.append(f"-Divy.default.ivy.user.dir={cache / 'user'}")
-    command += ["-Divy.maven.lookup.sources=false", "-Divy.maven.lookup.javadoc=false", "-jar", str(ivy)]
-    if settings:
-        command += ["-settings", settings]
-    if module:
-        command += ["-ivy", str(module)]
-    else:
-        command += ["-dependency", *program.coordinate]
-    return [
-        *command,
-        "-confs",
-        "default",
-        "-types",
-        "jar",
-        "bundle",
-        "-cache",
-        str(cache),
-        "-retrieve",
-        f"{lib}/[artifact]-[revision](-[classifier]).[ext]",
-    ]
-
-
-def _proxy_properties(environment: Mapping[str, str]) -> list[str]:
-    """Java does not read `https_proxy`; pip and uv do, so people who need a proxy have set it there."""
-    stated = environment.get("https_proxy") or environment.get("HTTPS_PROXY") or ""
-    if "//" not in stated:
-        stated = f"//{stated}"
-    proxy = urlsplit(stated)
-    if not proxy.hostname:
-        return []
-    return [f"-Dhttps.proxyHost={proxy.hostname}", f"-Dhttps.proxyPort={proxy.port or 3128}"]
+def may_pass(error: OSError | HTTPException) -> bool:
+    """Whether an error of a download is a broken connection, or a server in trouble."""
+    if isinstance(error, HTTPError):
+        return error.code >= HTTPStatus.INTERNAL_SERVER_ERROR or error.code == HTTPStatus.TOO_MANY_REQUESTS
+    return isinstance(error, URLError | TimeoutError | ConnectionError | HTTPException)
 
 
 TITLE: Final = "Spark's Cassandra connector"
@@ -474,8 +371,8 @@ TITLE: Final = "Spark's Cassandra connector"
 
 def connector_program(coordinates: str) -> JarProgram:
     """The connector as a program of jars, from its Maven coordinates."""
-    organisation, module, version = coordinates.split(":")
-    return JarProgram(TITLE, version, SPARK.java_majors, organisation, module, listed=True)
+    _organisation, module, version = coordinates.split(":")
+    return JarProgram(TITLE, version, SPARK.java_majors, module)
 
 
 def connector_jars(
@@ -484,12 +381,11 @@ def connector_jars(
     """Every jar of the connector, verified; fetched first where one is missing or damaged.
 
     Raises:
-        JavaMissing: no Java of a version that serves Spark was found.
         LocalServerError: a jar could not be fetched, or is another one than was tested; the message names it.
     """
     program = connector_program(coordinates)
     store = _store(program, Machine.of_this_user(environment, progress=progress))
-    return store.jars(program, lambda: find_java(SPARK, environment))
+    return store.jars(program)
 
 
 def connector_is_here(coordinates: str, environment: Mapping[str, str] = os.environ) -> bool:

@@ -1,8 +1,7 @@
 """Pulsar on this machine: broker, bookkeeper and metadata in one process, 127.0.0.1 only, little memory.
 
-It is Pulsar's own `standalone`, without functions and stream storage. Its jars are listed
-(`pinned/`), as a resolver of Maven's found them with the versions that Pulsar's parent pom manages;
-Ivy, which does not read those, finds such as clash. Without `listeningInterface` the bookkeeper
+It is Pulsar's own `standalone`, without functions and stream storage. Its list of jars (`pinned/`)
+is what Maven resolves, with the versions that Pulsar's parent pom manages. Without `listeningInterface` the bookkeeper
 would listen on every address. Its port is chosen automatically at each start; the data survive its
 change. SIGTERM ends it in order; after kill -9 it recovers its ledgers.
 """
@@ -19,7 +18,7 @@ from mailmend.admin.local.jars import JarProgram, JarStore, Java, find_java
 from mailmend.admin.local.processes import http_answer
 from mailmend.admin.local.server import HOST, Launch, Machine, Site
 
-PULSAR: Final = JarProgram("Pulsar", "4.2.4", (17, 21), "org.apache.pulsar", "pulsar-broker", listed=True)
+PULSAR: Final = JarProgram("Pulsar", "4.2.4", (17, 21), "pulsar-broker")
 HEAP_MIB: Final = 512
 _MAIN: Final = "org.apache.pulsar.PulsarStandaloneStarter"
 _NAMESPACE: Final = "namespaces/public/default"
@@ -64,7 +63,8 @@ class Pulsar:
 
     def fetch(self, machine: Machine) -> Path:
         store = JarStore(machine.cache / PULSAR.module, machine.environment, machine.progress)
-        store.jars(PULSAR, find_java(PULSAR, machine.environment))
+        find_java(PULSAR, machine.environment)  # without a Java nothing is fetched
+        store.jars(PULSAR)
         return store.folder(PULSAR)
 
     def write_files(self, parts: Path, site: Site) -> None:  # noqa: ARG002 (a service of another kind needs its parts)

@@ -20,7 +20,7 @@ from mailmend.admin.local.processes import http_answer
 from mailmend.admin.local.server import HOST, Launch, Machine, Site
 from mailmend.model.errors import LocalServerError
 
-S3PROXY: Final = JarProgram("S3Proxy", "4.1.0", (17, 21), "org.gaul", "s3proxy", "jar-with-dependencies")
+S3PROXY: Final = JarProgram("S3Proxy", "4.1.0", (17, 21), "s3proxy")
 HEAP_MIB: Final = 256
 THREADS: Final = 32
 _KEYS: Final = "credentials"
@@ -48,7 +48,8 @@ class ObjectStore:
 
     def fetch(self, machine: Machine) -> Path:
         store = JarStore(machine.cache / S3PROXY.module, machine.environment, machine.progress)
-        jar, *_ = store.jars(S3PROXY, find_java(S3PROXY, machine.environment))
+        find_java(S3PROXY, machine.environment)  # without a Java nothing is fetched
+        jar, *_ = store.jars(S3PROXY)
         return jar
 
     def write_files(self, parts: Path, site: Site) -> None:  # noqa: ARG002 (a service of another kind needs its parts)

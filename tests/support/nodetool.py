@@ -24,7 +24,7 @@ def nodetool_of(server: CassandraServer, home: os.PathLike[str]) -> str:
     machine = Machine.of_this_user()
     store = JarStore(machine.cache / "cassandra", machine.environment)
     java = find_java(NEWEST, os.environ)
-    store.jars(NEWEST, java)
+    store.jars(NEWEST)
     words = (
         str(java.executable),
         *java_modules(),

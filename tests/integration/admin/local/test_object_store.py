@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mailmend.admin.local import ServerState
-from mailmend.admin.local.jars import JarStore, find_java
+from mailmend.admin.local.jars import JarStore
 from mailmend.admin.local.s3proxy import S3PROXY, ObjectStore
 from mailmend.admin.local.server import Machine, Site
 from mailmend.mailqueue.blobs.object_storage import open_s3
@@ -70,16 +70,16 @@ def test_its_jar_is_fetched_once_and_verified(tmp_path: Path) -> None:
     environment = dict(os.environ)
     cached = JarStore(Machine.of_this_user().cache / S3PROXY.module, environment)
     try:
-        [jar] = cached.jars(S3PROXY, find_java(S3PROXY, environment))
+        [jar] = cached.jars(S3PROXY)
     except LocalServerError as error:
         unavailable(error)
     # Given a copy that somebody changed
-    store = JarStore(tmp_path / "s3proxy", {"PATH": "", "MAILMEND_IVY_SETTINGS": str(tmp_path / "none.xml")})
+    store = JarStore(tmp_path / "s3proxy", {"MAILMEND_MAVEN_REPOSITORY": "http://127.0.0.1:1"})
     store.folder(S3PROXY).mkdir(parents=True)
     (store.folder(S3PROXY) / jar.name).write_bytes(jar.read_bytes()[:-1] + b"x")
     # Then it is not used
-    with pytest.raises(LocalServerError, match=r"the jars of S3Proxy 4\.1\.0 could not be fetched"):
-        store.jars(S3PROXY, find_java(S3PROXY, environment))
+    with pytest.raises(LocalServerError, match=r"s3proxy-4\.1\.0\S+ could not be fetched"):
+        store.jars(S3PROXY)
     # And the right one is, without anything being fetched
     (store.folder(S3PROXY) / jar.name).write_bytes(jar.read_bytes())
-    assert [path.name for path in store.jars(S3PROXY, find_java(S3PROXY, environment))] == [jar.name]
+    assert [path.name for path in store.jars(S3PROXY)] == [jar.name]
