@@ -77,10 +77,6 @@ class NotSmtp(Exception):
     """A client began a line with a word that no client of SMTP says."""
 
 
-class InputEnded(ConnectionError):
-    """The input of a client ended within a mail."""
-
-
 class ClientInput:
     """Bytes of a client in the order in which they came."""
 
@@ -112,7 +108,7 @@ class ClientInput:
         A part ends with a line, or within a line of more than 64 KiB.
 
         Raises:
-            InputEnded: the input ended before the mail did.
+            ConnectionError: the input ended before the mail did.
         """
         line_end = b"\r\n"
         while True:
@@ -135,7 +131,7 @@ class ClientInput:
                 yield _without_dots(lines.removesuffix(kept), line_end)
                 line_end = b""
             if not await self._has_read():
-                raise InputEnded
+                raise ConnectionError("the input ended before the mail did")
 
     async def _has_read(self) -> bool:
         """Whether more bytes came."""
