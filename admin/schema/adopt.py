@@ -14,7 +14,7 @@ from mailmend.admin.frame.values import fields_json
 from mailmend.admin.schema.apply import optional_json, optional_text
 from mailmend.admin.schema.migrating import Patience, history_of, migrations_in, migrator_of
 from mailmend.admin.schema.verify import (
-    difference_json,
+    differences_json,
     differences_table,
     mend_of,
     recognition_json,
@@ -158,7 +158,7 @@ def adopt_json(outcome: AdoptResult) -> dict[str, Any]:
         **recognition_json(outcome.keyspace, adoption.recognition),
         "standing": adoption.standing.value,
         "adopted": outcome.wrote,
-        "against": [difference_json(difference) for difference in adoption.against],
+        "against": differences_json(adoption.against),
         "baseline": _baseline_json(outcome.baseline),
         "optional": optional,
         "schema_version": _version_json(outcome),

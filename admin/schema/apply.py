@@ -11,7 +11,13 @@ from mailmend.admin.frame.command import Command
 from mailmend.admin.frame.document import Document, Part, Verbatim
 from mailmend.admin.frame.kinds import RISK_NAMES, RISKS, Duration, duration_text
 from mailmend.admin.frame.options import CONNECTION, flag, option
-from mailmend.admin.schema.migrating import MIGRATIONS, MigrationsRequest, Patience, migrator_of
+from mailmend.admin.schema.migrating import (
+    MIGRATIONS,
+    MigrationsRequest,
+    Patience,
+    file_names,
+    migrator_of,
+)
 from mailmend.admin.schema.plan import (
     PlanResult,
     assessment_json,
@@ -19,7 +25,7 @@ from mailmend.admin.schema.plan import (
     plan_document,
     sizes_for,
 )
-from mailmend.admin.schema.verify import difference_json, recognition_json, recognition_parts
+from mailmend.admin.schema.verify import differences_json, recognition_json, recognition_parts
 from mailmend.cql.introspect import live_schema
 from mailmend.cql.migrate.migrator import Migrator, RolloutResult
 from mailmend.cql.migrate.rollout import RolloutRequest
@@ -224,12 +230,12 @@ def apply_json(result: ApplyResult) -> dict[str, Any]:
     plan = result.rollout.plan
     left = []
     if not plan.foreign:
-        left = [str(migration.file) for migration in plan.migrations.left]
+        left = file_names(plan.migrations.left)
     return _found_json(result) | {
         "created": rolled.created,
         "withheld": [step.creates for step in plan.withheld],
         "applied": rolled.applied,
-        "baseline": [str(migration.file) for migration in plan.migrations.baseline],
+        "baseline": file_names(plan.migrations.baseline),
         "statements": rolled.statements,
         "left": left,
         "stopped": plan.migrations.stopped or None,
@@ -241,7 +247,7 @@ def apply_json(result: ApplyResult) -> dict[str, Any]:
 def _found_json(result: ApplyResult) -> dict[str, Any]:
     if isinstance(result.found, Recognition):
         return recognition_json(result.keyspace, result.found)
-    drift = [difference_json(difference) for difference in result.found]
+    drift = differences_json(result.found)
     return {"keyspace": result.keyspace, "generation": None, "drift": drift, "notes": []}
 
 
@@ -257,7 +263,7 @@ def _apply_parts(result: ApplyResult) -> Iterator[Part]:
     if plan.foreign:
         yield f"Take the keyspace over with: mailmend schema adopt {keyspace_option(keyspace)}"
     elif plan.migrations.left:
-        left = ", ".join(str(migration.file) for migration in plan.migrations.left)
+        left = ", ".join(file_names(plan.migrations.left))
         yield f"Left: {left}. {plan.migrations.stopped}."
     if isinstance(result.found, Recognition):
         if not plan.migrations.left or plan.foreign:

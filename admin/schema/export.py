@@ -163,8 +163,8 @@ def _described(table: Table) -> Table:
 def _ordered(known: Iterable[Column], live: Iterable[Column]) -> Iterator[Column]:
     there = {name_of(column.spelling): column for column in live}
     for column in known:
-        if one := there.pop(column.name, None):
-            yield replace(one, spelling=column.spelling, canonical=column.canonical)
+        if present := there.pop(column.name, None):
+            yield replace(present, spelling=column.spelling, canonical=column.canonical)
     yield from there.values()
 
 

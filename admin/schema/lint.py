@@ -144,7 +144,9 @@ def lint(request: LintRequest, _: Caller) -> LintResult:
 def _listed(texts: tuple[str, ...]) -> list[str]:
     names = []
     for text in texts:
-        names += [name for name in text.split(",") if name.strip()]
+        for name in text.split(","):
+            if name.strip():
+                names.append(name)
     return names
 
 
@@ -206,7 +208,7 @@ def _texts(paths: Iterable[Path]) -> Iterator[tuple[str, str]]:
         if path == STDIN:
             yield "stdin", _standard_input()
         elif path.is_dir():
-            files = sorted(file for file in path.rglob(f"*{ENDING}") if file.is_file())
+            files = sorted(filter(Path.is_file, path.rglob(f"*{ENDING}")))
             if not files:
                 raise WrongUse(f"{path} holds no {ENDING} file", mend="Name a file, or a folder of migrations.")
             for file in files:

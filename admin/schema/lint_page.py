@@ -66,6 +66,9 @@ FINGERPRINT: Final = "mailmend/v1"
 def sarif(report: LintReport) -> dict[str, Any]:
     places = {rule.id: place for place, rule in enumerate(report.rules)}
     seen: Counter[str] = Counter()
+    results = []
+    for finding in report.findings:
+        results.append(_result(finding, places[finding.rule.id], report.texts, seen))
     return {
         "$schema": SCHEMA,
         "version": "2.1.0",
@@ -79,9 +82,7 @@ def sarif(report: LintReport) -> dict[str, Any]:
                     }
                 },
                 "columnKind": "unicodeCodePoints",
-                "results": [
-                    _result(finding, places[finding.rule.id], report.texts, seen) for finding in report.findings
-                ],
+                "results": results,
             }
         ],
     }
@@ -206,8 +207,13 @@ def page_text() -> str:
     # `schema lint`, which imports this module too, needs no policies.
     from mailmend.delivery.policy.lint import POLICY_RULES  # noqa: PLC0415
 
-    schema = (_HEAD, "## The rules\n", *(_section(rule) for rule in RULES), _ignored())
-    return "\n".join((*schema, _POLICY_HEAD, *(_policy_section(rule) for rule in POLICY_RULES)))
+    sections = [_HEAD, "## The rules\n"]
+    for rule in RULES:
+        sections.append(_section(rule))
+    sections += [_ignored(), _POLICY_HEAD]
+    for policy_rule in POLICY_RULES:
+        sections.append(_policy_section(policy_rule))
+    return "\n".join(sections)
 
 
 def _policy_section(rule: "PolicyRule") -> str:

@@ -140,7 +140,8 @@ def message_traffic(
     if live.table("imapuidtable") is None:
         return MessageTraffic(None, None)
     place = f"{name}.imapuidtable"
-    ids = [row["messageid"] for row in reading.rows(place, f"SELECT messageid FROM {place} LIMIT {IDS_MAX}")]  # noqa: S608 - validated
+    rows = reading.rows(place, f"SELECT messageid FROM {place} LIMIT {IDS_MAX}")  # noqa: S608 - validated
+    ids = [row["messageid"] for row in rows]
     births = births_of(ids, now_micros)
     total = len(ids)
     if total >= IDS_MAX:

@@ -4,7 +4,7 @@ Shared is which migrations are meant, and what connects them with a cluster: his
 """
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -178,12 +178,16 @@ def _history(opened: OpenCluster) -> History:
     return History(opened.ledger_tables, opened.clock, opened.connection.keyspace, owner_name(), version("mailmend"))
 
 
+def file_names(migrations: Iterable[Migration | Entry]) -> list[str]:
+    return [str(migration.file) for migration in migrations]
+
+
 def folder_of(past: LedgerRecord, named: Path | None) -> Path | None:
     """The folder to be named with what comes next; DIR where it was not named, and the history is not of our own."""
-    ours = {str(migration.file) for migration in migrations_in(None)}
+    ours = frozenset(file_names(migrations_in(None)))
     if named:
         return named
-    if all(str(entry.file) in ours for entry in past.entries):
+    if ours.issuperset(file_names(past.entries)):
         return None
     return Path("DIR")
 
@@ -388,7 +392,8 @@ def _history_parts(result: HistoryResult) -> Iterator[Part]:
     statements = found.past.statements
     if entries:
         columns = ("migration", "state", "done", "when", "by")
-        yield Grid(f"Schema of {keyspace}", columns, [_entry_cells(entry) for entry in entries], frozenset({"by"}))
+        rows = [_entry_cells(entry) for entry in entries]
+        yield Grid(f"Schema of {keyspace}", columns, rows, frozenset({"by"}))
     else:
         yield f"{keyspace} has no history: no migration was applied, nothing was adopted."
     for note in dict.fromkeys(entry.note for entry in entries if entry.note):

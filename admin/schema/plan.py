@@ -9,7 +9,7 @@ from mailmend.admin.frame.cluster import OpenCluster, open_cluster
 from mailmend.admin.frame.command import Command
 from mailmend.admin.frame.document import Document, Verbatim
 from mailmend.admin.frame.options import CONNECTION, flag
-from mailmend.admin.schema.migrating import MIGRATIONS, MigrationsRequest, history_of
+from mailmend.admin.schema.migrating import MIGRATIONS, MigrationsRequest, file_names, history_of
 from mailmend.cql.introspect import live_schema
 from mailmend.cql.migrate.files import Spelling
 from mailmend.cql.migrate.history import record_of
@@ -176,9 +176,9 @@ def rollout_json(rollout: RolloutPlan, script: Spelling, sizes: TableSizes) -> d
     return {
         "keyspace": script.keyspace,
         "create_keyspace": rollout.creation and rollout.creation.cql,
-        "baseline": [str(migration.file) for migration in plan.baseline],
+        "baseline": file_names(plan.baseline),
         "plan": [statement_json(statement, script, sizes) for statement in plan.statements],
-        "left": [str(migration.file) for migration in plan.left],
+        "left": file_names(plan.left),
         "stopped": plan.stopped or None,
         "besides": [step.cql for step in rollout.besides],
         "withheld": [step.cql for step in rollout.withheld],
@@ -270,7 +270,7 @@ def _closing_lines(rollout: RolloutPlan, keyspace: str) -> Iterator[str]:
         adopt = f"mailmend schema adopt {keyspace_option(keyspace)}"
         yield f"-- {keyspace} was not made by mailmend. Take it over with: {adopt}"
     elif plan.left:
-        left = ", ".join(str(migration.file) for migration in plan.left)
+        left = ", ".join(file_names(plan.left))
         if plan.stopped:
             left += f" ({plan.stopped})"
         yield f"-- left: {left}"

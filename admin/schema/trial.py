@@ -10,10 +10,10 @@ keyspace, so that no choice gets the warmer machine.
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -55,7 +55,9 @@ MAILBOXES_MIN: Final = 20
 Event = tuple[int, int, bool]
 """When (microseconds since 1970), which message of the sample, and whether it is a change of an added one."""
 
-_MAILBOX, _UID, _MESSAGE = (NAMES.index(name) for name in ("mailboxid", "uid", "messageid"))
+_MAILBOX: Final = NAMES.index("mailboxid")
+_UID: Final = NAMES.index("uid")
+_MESSAGE: Final = NAMES.index("messageid")
 _LAST: Final = 0.99
 
 
@@ -82,8 +84,13 @@ def waves_of(events: Sequence[Event], waves: int) -> list[Sequence[Event]]:
     count = min(waves, len(events))
     if not count:
         return []
-    edges = [len(events) * number // count for number in range(count + 1)]
-    return [events[start:end] for start, end in pairwise(edges)]
+    parts = []
+    start = 0
+    for number in range(1, count + 1):
+        end = len(events) * number // count
+        parts.append(events[start:end])
+        start = end
+    return parts
 
 
 def writes_of(message: SampledMessage, *, changed: bool) -> tuple[Write, ...]:
@@ -256,12 +263,12 @@ class Trial:
     def _replay(self, messages: Sequence[SampledMessage]) -> None:
         events = history_of(messages)
         self.progress.stage("replaying their history", len(events))
-        places = list(map(self._tables, CHOICES))
+        places = self._places()
         for wave in waves_of(events, self.waves):
             writes: list[Write] = []
             for _, number, changed in wave:
                 writes += writes_of(messages[number], changed=changed)
-            for place in places:
+            for place in places.values():
                 for error in place.write_all(writes):
                     if error is not None:
                         raise error
@@ -315,11 +322,8 @@ class Trial:
         if reads:
             table = reads[0].table.spelling
         self.progress.stage(f"reading {table}", len(reads))
-        places = {}
-        taken: dict[CompactionChoice, list[int]] = {}
-        for choice in CHOICES:
-            places[choice] = self._tables(choice)
-            taken[choice] = []
+        places = self._places()
+        taken: dict[CompactionChoice, list[int]] = defaultdict(list)
         for number, read in enumerate(reads):
             rounds = [self._round(places, read, number + again) for again in range(ROUNDS)]
             for choice in CHOICES:
@@ -360,8 +364,11 @@ class Trial:
             self.progress.advance(len(batch))
         return counted
 
-    def _tables(self, choice: CompactionChoice) -> "Keyspace":
-        return self.node.cluster.keyspace(self.keyspace_of(choice))
+    def _places(self) -> "dict[CompactionChoice, Keyspace]":
+        places = {}
+        for choice in CHOICES:
+            places[choice] = self.node.cluster.keyspace(self.keyspace_of(choice))
+        return places
 
 
 HEAP_MIB: Final = 512

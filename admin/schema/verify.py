@@ -87,7 +87,7 @@ def recognition_json(keyspace: str, recognition: Recognition) -> dict[str, Any]:
         "generation": recognition.generation.name,
         "made_here": recognition.made_here,
         "drift": drift,
-        "notes": [difference_json(note) for note in recognition.notes],
+        "notes": differences_json(recognition.notes),
         "exit": int(code),
     }
 
@@ -147,6 +147,10 @@ def difference_json(difference: Difference) -> dict[str, str]:
     return {"table": fields.pop("owner"), **fields}
 
 
+def differences_json(differences: Iterable[Difference]) -> list[dict[str, str]]:
+    return [difference_json(difference) for difference in differences]
+
+
 def recognition_parts(keyspace: str, recognition: Recognition) -> Iterator[Part]:
     yield generation_line(keyspace, recognition)
     if recognition.notes:
@@ -167,7 +171,8 @@ def generation_line(keyspace: str, recognition: Recognition) -> str:
 def differences_table(title: str, found: Iterable[Difference]) -> Grid:
     """A table of differences; its columns "what" and "where" keep their width next to long options."""
     columns = ("what", "where", "expected", "found")
-    return Grid(title, columns, [_cells(difference) for difference in found], frozenset({"expected", "found"}))
+    rows = [_cells(difference) for difference in found]
+    return Grid(title, columns, rows, frozenset({"expected", "found"}))
 
 
 def _place(difference: Difference) -> tuple[str, ...]:
