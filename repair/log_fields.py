@@ -134,7 +134,9 @@ def _shown(value: Any) -> str:
     if isinstance(value, list | tuple | dict):
         return json.dumps(value, default=str, separators=(",", ":"))
     text = str(value)
-    return text if _PLAIN.fullmatch(text) else json.dumps(text)
+    if _PLAIN.fullmatch(text):
+        return text
+    return json.dumps(text)
 
 
 def _without_user(text: str) -> str:

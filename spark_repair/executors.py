@@ -92,7 +92,9 @@ def steady_number(number: Callable[[], int], master: str, clock: Clock) -> int:
     same = 0
     for _ in range(int(WAIT_SECONDS_MAX / LOOK_SECONDS)):
         now = number()
-        same = same + 1 if now == last else 0
+        same += 1
+        if now != last:
+            same = 0
         last = now
         if now and same >= STEADY_LOOKS:
             return now

@@ -144,12 +144,15 @@ def coordinates_here() -> str:
 
 def launch_options(settings: SparkSettings) -> dict[str, str]:
     """All settings that the JVM is launched with. `ps` shows them: none is a secret."""
+    java_options = _JAVA
+    if settings.brief:
+        java_options = _JAVA_BRIEF
     options = {
         **_FIXED,
         **_SQL,
         "spark.master": settings.master,
         "spark.driver.memory": settings.driver_memory,
-        "spark.driver.extraJavaOptions": _JAVA_BRIEF if settings.brief else _JAVA,
+        "spark.driver.extraJavaOptions": java_options,
     }
     if settings.jars:
         options["spark.jars"] = ",".join(map(str, settings.jars))
@@ -293,7 +296,9 @@ def _environment(settings: SparkSettings) -> Iterator[None]:
 
 def executors_python(settings: SparkSettings) -> str:
     """The Python of the executors: on a cluster as set in one of Spark's two ways, else this one."""
-    named = None if runs_here(settings.master) else os.environ.get("PYSPARK_PYTHON")
+    named = None
+    if not runs_here(settings.master):
+        named = os.environ.get("PYSPARK_PYTHON")
     return settings.options.get("spark.pyspark.python") or named or sys.executable
 
 

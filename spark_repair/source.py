@@ -65,7 +65,10 @@ class StagedSource:
 
     def batches(self, numbers: Iterable[pa.RecordBatch], scan: Scan) -> Iterator[pa.RecordBatch]:
         clock = SystemClock()
-        pace = self.throttled.pace(clock) if self.throttled else Pace(self.rows_per_second, clock)
+        if self.throttled:
+            pace = self.throttled.pace(clock)
+        else:
+            pace = Pace(self.rows_per_second, clock)
         self.area.refuse_another()
         tables = pace.over(open_here(self.contact).keyspace(self.keyspace))
         for batch in numbers:

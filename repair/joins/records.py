@@ -185,7 +185,8 @@ class Forms:
         partition = self.family.truth.partition
         if len(partition) != 1 or not _is_uuid(partition[0]):
             return ()
-        return tuple(UUID(bytes=key) for key in sorted({truth[0] for truth in truths}))
+        keys = {truth[0] for truth in truths}
+        return tuple(UUID(bytes=key) for key in sorted(keys))
 
     def _bits(self, row: Row) -> int:
         bits = 0

@@ -215,8 +215,9 @@ class Leases:
             return self.tables.attempt(write)
         except DoubtfulWrite:
             standing = self.holder(wanted.name)
-            ours = standing is not None and standing.token == wanted.token
-            return Applied(ours, None if standing is None else _row_of(standing))
+            if standing is None:
+                return Applied(applied=False)
+            return Applied(standing.token == wanted.token, _row_of(standing))
 
     def _expiry(self, now: int) -> datetime:
         return instant_of(now) + timedelta(seconds=self.ttl_seconds)

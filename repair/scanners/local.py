@@ -138,7 +138,8 @@ class _FamilyScan:
 
     def __post_init__(self) -> None:
         self.forms = Forms(self.family, accept_torn=self.settings.policy.accept_torn)
-        self.contents, self.groups = self._spill("contents"), self._spill("groups")
+        self.contents = self._spill("contents")
+        self.groups = self._spill("groups")
         self.places = Places(self.forms, self._spill("places"), self.engine.places_max)
         self.sums = GroupSums(self.forms)
 
@@ -220,7 +221,8 @@ class _FamilyScan:
         return lambda row: self.places.add((place_of(row), tag))
 
     def _group_keeper(self, group: Group, number: int) -> Callable[[Row], None]:
-        key_of, beside = packing_key(group.table), int(Tag.BESIDE)
+        key_of = packing_key(group.table)
+        beside = int(Tag.BESIDE)
         return lambda row: self.groups.add(((number, key_of(row)), beside, group.held(row)))
 
     def _mirror_record(self, row: Row) -> Record:

@@ -232,7 +232,7 @@ class _FamilyLook:
     def _look_at_partitions(self, ids: Iterable[UUID], watch: GeneratorWatch, *, gaps: bool) -> None:
         """Places of the mirror's rows, half-written ones too; filters only where a truth was found."""
         mirror = self.family.mirror
-        _, (_, uid) = mirror.key
+        _, uid = mirror.key_sources
         for mailbox in ids:
             last_given = self._last_uid(mailbox)  # before the rows: a row that is read has its uid counted
             last = last_given
@@ -320,7 +320,8 @@ class _FamilyLook:
         return rows
 
     def _paged(self, ids: frozenset[UUID], watch: GeneratorWatch) -> Iterator[Row]:
-        truth, ((_, mailbox), (_, uid)) = self.family.truth, self.family.mirror.key
+        truth = self.family.truth
+        mailbox, uid = self.family.mirror.key_sources
         for row in self._streamed(Scan(truth, self.family.truth_columns, self.settings.level)):
             if row[mailbox] in ids:
                 watch.add(row[mailbox], row[uid], row.get("modseq"))

@@ -258,7 +258,8 @@ def _known(store: StagingStore, said: bytes, scope: StagedScope) -> dict[str, An
     mend = f"Name another place, or give up what is staged there: rm -r {store.place}"
     try:
         found: dict[str, Any] = json.loads(said)
-        was, now = found["scope"], json.loads(json.dumps(asdict(scope)))
+        was = found["scope"]
+        now = json.loads(json.dumps(asdict(scope)))
         if (found["staging"], found["format"]) != ("mailmend", FORMAT):
             was = {"version": f"{was['version']} (format {found['format']})"}
     except (ValueError, KeyError, TypeError) as error:
