@@ -15,7 +15,6 @@ from mailmend.admin.schema.migrating import (
     MIGRATIONS,
     MigrationsRequest,
     Patience,
-    file_names,
     migrator_of,
 )
 from mailmend.admin.schema.plan import (
@@ -38,6 +37,7 @@ from mailmend.cql.render import (
 )
 from mailmend.cql.schema.difference import Difference
 from mailmend.cql.schema.generations import Recognition, judge, recognise
+from mailmend.cql.schema.migrations import file_names
 from mailmend.cql.schema.risk import Risk, Risky, allow_text, risk_text
 from mailmend.cql.schema.upgrades import OptionalMigration, optional_migration
 from mailmend.model.errors import ExitCode, LikeAnotherKeyspace, ReplicationNeeded, RisksNotAllowed

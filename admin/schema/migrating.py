@@ -4,7 +4,7 @@ Shared is which migrations are meant, and what connects them with a cluster: his
 """
 
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -39,6 +39,7 @@ from mailmend.cql.schema.migrations import (
     StatementEntry,
     StatementState,
     Unlock,
+    file_names,
 )
 from mailmend.model.catalog.ledger import HISTORY_TABLES, KeyspaceLease
 from mailmend.model.catalog.mail import CompactionChoice
@@ -176,10 +177,6 @@ def _named_way_out(keyspace: str) -> Iterator[None]:
 
 def _history(opened: OpenCluster) -> History:
     return History(opened.ledger_tables, opened.clock, opened.connection.keyspace, owner_name(), version("mailmend"))
-
-
-def file_names(migrations: Iterable[Migration | Entry]) -> list[str]:
-    return [str(migration.file) for migration in migrations]
 
 
 def folder_of(past: LedgerRecord, named: Path | None) -> Path | None:

@@ -9,7 +9,7 @@ from mailmend.admin.frame.cluster import OpenCluster, open_cluster
 from mailmend.admin.frame.command import Command
 from mailmend.admin.frame.document import Document, Verbatim
 from mailmend.admin.frame.options import CONNECTION, flag
-from mailmend.admin.schema.migrating import MIGRATIONS, MigrationsRequest, file_names, history_of
+from mailmend.admin.schema.migrating import MIGRATIONS, MigrationsRequest, history_of
 from mailmend.cql.introspect import live_schema
 from mailmend.cql.migrate.files import Spelling
 from mailmend.cql.migrate.history import record_of
@@ -23,6 +23,7 @@ from mailmend.cql.schema.migration_plan import (
     expected_after,
     refuse_tampering,
 )
+from mailmend.cql.schema.migrations import file_names
 from mailmend.cql.schema.risk import Assessment, Risk, allow_text, risk_text
 from mailmend.model.errors import ExitCode, WrongUse
 from mailmend.model.names import name_of

@@ -365,7 +365,7 @@ def adopt(server: SchemaServer, history: History, leases: LeaseSource, migration
         baseline = Baseline(
             generation,
             digests(live_schema(server, keyspace)),
-            file_names(migrations),
+            tuple(file_names(migrations)),
             instant_of(history.clock.micros()),
             history.owner,
             history.version,

@@ -396,7 +396,7 @@ def _verified(
     pending: tuple[str, ...] = ()
     applied = None
     if record is not None:
-        pending = file_names(remaining(migrations, held.entries))
+        pending = tuple(file_names(remaining(migrations, held.entries)))
         applied = len(held.entries) - len(running)
     since: tuple[tuple[Since, str], ...] = ()
     if held.baseline is not None:

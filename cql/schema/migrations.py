@@ -326,8 +326,8 @@ class Unlock:
 Numbered = TypeVar("Numbered", bound=Migration | Entry)
 
 
-def file_names(migrations: Iterable[Migration | Entry]) -> tuple[str, ...]:
-    return tuple(str(migration.file) for migration in migrations)
+def file_names(migrations: Iterable[Migration | Entry]) -> list[str]:
+    return [str(migration.file) for migration in migrations]
 
 
 def _by_number(migrations: Iterable[Numbered]) -> dict[int, Numbered]:
