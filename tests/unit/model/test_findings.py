@@ -1,16 +1,28 @@
 """Suspects, looks and findings: how they are put together, and what each tells of itself."""
 
 from collections import Counter
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 
 from mailmend.model.catalog.mail import IMAP_UID, MESSAGES, PATHS
 from mailmend.model.errors import BadPayload, TimedOut
-from mailmend.model.operations import Put, PutIfAbsent, Seen
-from mailmend.model.projections.findings import Finding, RepairPolicy, Suspect, counts_of, failed, merged
+from mailmend.model.operations import Change, Put, PutIfAbsent, Seen
+from mailmend.model.projections.findings import (
+    Finding,
+    RepairPolicy,
+    Suspect,
+    counts_of,
+    failed,
+    merged,
+    row_if_absent,
+    row_writes,
+)
 from mailmend.model.projections.projection import Look
 from mailmend.model.projections.verdicts import MENDABLE, Verdict
+from mailmend.model.table import Row, Table, columns
 from tests.support.repairing import MAILBOX, message, mirror_row, mirror_suspect, truth_row
 
 SUSPECT = mirror_suspect(truth_row(1), Verdict.AMEND)
@@ -133,3 +145,48 @@ def test_a_finding_that_failed_says_why_and_whether_anybody_was_reached() -> Non
     assert silent == Finding(SUSPECT, Verdict.AMEND, error="no answer", unreached=True)
     assert refused == Finding(SUSPECT, Verdict.AMEND, error="field x")
     assert refused.failed(TimedOut("again"), "read back: ").error == "read back: again"
+
+
+class TestWritesOfARow:
+    """The writes of a row whose cells expire; instants in seconds since 1970, times in microseconds."""
+
+    table = Table("notes", columns("id int", regular="a int, b int, tags set<text>"))
+    row: Row = MappingProxyType({"id": 1, "a": 2, "b": 3, "tags": frozenset({"x"})})
+
+    def put(self, *names: str, expires_at: int | None) -> Put:
+        cells = {name: self.row[name] for name in ("id", *names)}
+        return Put(self.table, cells, at=5, clear=True, expires_at=expires_at)
+
+    def change(self, *names: str, expires_at: int) -> Change:
+        assign = {name: self.row[name] for name in names}
+        return Change(self.table, (1,), assign, at=5, expires_at=expires_at)
+
+    def test_cells_that_end_together_are_one_write(self) -> None:
+        ends = {"a": 20, "b": 20, "tags": 20}
+        assert row_writes(self.table, self.row, ends, 5) == (self.put("a", "b", "tags", expires_at=20),)
+
+    def test_the_row_lives_with_its_last_cells_and_each_earlier_instant_is_a_write_of_its_own(self) -> None:
+        ends = {"a": 20, "b": 10, "tags": 30}
+        expected = (
+            self.put("tags", expires_at=30),
+            self.change("b", expires_at=10),
+            self.change("a", expires_at=20),
+        )
+        assert row_writes(self.table, self.row, ends, 5) == expected
+
+    def test_the_row_stays_with_a_cell_that_stays(self) -> None:
+        expected = (self.put("b", "tags", expires_at=None), self.change("a", expires_at=20))
+        assert row_writes(self.table, self.row, {"a": 20}, 5) == expected
+
+    def test_a_collection_of_unknown_end_does_not_keep_the_row(self) -> None:
+        expected = (self.put("a", "b", "tags", expires_at=20),)
+        assert row_writes(self.table, self.row, {"a": 20, "b": 20}, 5) == expected
+
+    def test_a_row_of_its_key_lives_as_long_as_its_key(self) -> None:
+        assert row_writes(self.table, {"id": 1}, {"id": 20}, 5) == (self.put(expires_at=20),)
+
+    def test_a_conditional_insert_has_the_earlier_cells_beside_it(self) -> None:
+        put = row_if_absent(self.table, self.row, {"a": 20, "b": 10, "tags": 20})
+        beside = (replace(self.change("b", expires_at=10), at=None),)
+        cells = {"id": 1, "a": 2, "tags": frozenset({"x"})}
+        assert put == PutIfAbsent(self.table, cells, expires_at=20, beside=beside)
