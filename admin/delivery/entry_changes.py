@@ -227,11 +227,10 @@ class _Changing:
         result.active = 0
         async with aclosing(queue.browse(WAITING)) as mails:
             async for mail in mails:
-                active = [
-                    entry
-                    for entry in queued_entries(mail, result.change.at)
-                    if entry.state is EntryState.ACTIVE and self._where.matches(entry)
-                ]
+                active = []
+                for entry in queued_entries(mail, result.change.at):
+                    if entry.state is EntryState.ACTIVE and self._where.matches(entry):
+                        active.append(entry)
                 result.active += len(active)
                 chosen = [entry for entry in active if entry.entry.id not in self._ordered]
                 if not chosen or not result.request.after_attempt:

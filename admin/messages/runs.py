@@ -140,7 +140,8 @@ def trend_document(result: RunsResult) -> Document:
     for run in reversed(result.runs):
         fields = run_json(run)
         row = {name: fields[name] for name in ("run", "started_at", "command", "state")}
-        row |= {name: run.summary.get(name) or {} for name in _SUMS}
+        for name in _SUMS:
+            row[name] = run.summary.get(name) or {}
         runs.append(row)
     return Document(
         {"keyspace": result.keyspace, "runs": runs},
@@ -191,9 +192,14 @@ def run_document(result: RunResult) -> Document:
     fields = dict(json)
     del fields["options"]
     del fields["summary"]
-    fields |= {f"option {name}": value for name, value in run.options.items()}
-    fields |= {name: value for name, value in json["summary"].items() if name not in fields}
-    rows = [(name, _text(value)) for name, value in fields.items() if value not in (None, {}, "")]
+    for name, value in run.options.items():
+        fields[f"option {name}"] = value
+    for name, value in json["summary"].items():
+        fields.setdefault(name, value)
+    rows = []
+    for name, value in fields.items():
+        if value not in (None, {}, ""):
+            rows.append((name, _text(value)))
     body: list[Part] = [Grid(f"Run {run.id}", ("field", "value"), rows, frozenset({"value"}))]
     whose = tuple(mailboxes_part(result.affected, run.keyspace))
     found = {name: _by_verdict(counts) for name, counts in run.summary.get("findings", {}).items()}
