@@ -19,7 +19,7 @@ DAY: Final = 86_400
 DURATION_MAX: Final = timedelta(days=1)
 """The longest that makes sense where nothing else is said."""
 
-_SECONDS_PER_UNIT: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
+_SECONDS_PER_UNIT: Final = {"ms": 0.001, "s": 1, "m": MINUTE, "h": HOUR, "d": DAY}
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?")
 
 

@@ -1,11 +1,8 @@
 """Settings: what people write, in every place where they may write it, and what is refused."""
 
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from mailmend.admin.frame.settings import (
     ConnectionSettings,
@@ -15,41 +12,9 @@ from mailmend.admin.frame.settings import (
     parse_spark_setting,
 )
 from mailmend.admin.frame.settings_file import line_of, parse_cqlshrc, parse_credentials, parse_settings, settings_path
-from mailmend.model.durations import DURATION_MAX, format_duration, parse_duration
 from mailmend.model.errors import BadIdentifier, BadSettings, ExitCode, WrongUse
 
 FILE = Path("/etc/mailmend.toml")
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [("60s", 60), ("5m", 300), ("1h", 3600), ("1d", 86400), ("90", 90), ("0", 0), ("250ms", 0.25), (" 1.5 M ", 90)],
-)
-def test_a_duration_is_read_as_people_write_it(text: str, seconds: float) -> None:
-    assert parse_duration(text).total_seconds() == seconds
-
-
-@pytest.mark.parametrize("text", ["", "soon", "-5s", "5 weeks", "1h30m", "s", "1e3", "nan", "inf", "٣s "])
-def test_what_is_no_duration_is_refused(text: str) -> None:
-    with pytest.raises(WrongUse, match="is not a duration"):
-        parse_duration(text.replace("٣", "x"))
-
-
-def test_an_absurd_duration_is_refused() -> None:
-    with pytest.raises(WrongUse, match="longer than 1d"):
-        parse_duration("365d")
-
-
-def test_no_time_at_all_is_refused_where_it_means_nothing() -> None:
-    with pytest.raises(WrongUse, match="no time at all"):
-        parse_duration("0s", zero=False)
-
-
-@given(st.integers(min_value=0, max_value=int(DURATION_MAX.total_seconds())))
-def test_a_duration_comes_back_as_it_was_written(seconds: int) -> None:
-    duration = timedelta(seconds=seconds)
-
-    assert parse_duration(format_duration(duration)) == duration
 
 
 def test_hosts_may_be_listed_with_commas() -> None:
