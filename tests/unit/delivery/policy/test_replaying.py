@@ -200,6 +200,18 @@ class TestWhatBegins:
         (use,) = replay.uses.values()
         assert (use.held, use.refused_for, use.refusals) == (3, 1.5 * SECOND, {LimitKind.RATE: 3})
 
+    def test_what_ends_at_the_same_time_ends_in_the_order_in_which_it_began(self) -> None:
+        """So those that waited for it begin in that order, whichever came first."""
+        record = [
+            attempt("a1", 0, lasted=1_000, recipientdomain="a"),
+            attempt("b1", 0, lasted=1_000, recipientdomain="b"),
+            attempt("b2", 100, recipientdomain="b"),
+            attempt("a2", 200, recipientdomain="a"),
+        ]
+        each = CounterPolicy((PickupField.RECIPIENT_DOMAIN,), default=Threshold(concurrency=1))
+        begun, _ = replayed(record, under(each))
+        assert [attempt.recorded.mail.id for attempt in begun] == ["a1", "b1", "a2", "b2"]
+
     def test_a_record_is_read_as_it_is_needed(self) -> None:
         """In memory are those that wait or are under way, however long the record is."""
         taken = Counter[str]()
@@ -287,6 +299,45 @@ class TestWhatHoldsBack:
             ]
         }
         assert [use.place[1] for use in most_refusing(uses, 2)] == [("s",), ("b",), ("a",)]
+
+    def test_those_that_hold_equally_many_are_in_the_order_of_how_long_then_how_many_at_once_then_their_place(
+        self,
+    ) -> None:
+        """So the same record is always told in the same order."""
+        uses: dict[tuple[int, tuple[str, ...]], CounterUse] = {
+            place: CounterUse(place, held=1, refused_for=refused_for, most=most)
+            for place, refused_for, most in [
+                ((1, ("last",)), 5, 1),
+                ((0, ("fourth",)), 5, 1),
+                ((0, ("third",)), 5, 2),
+                ((0, ("second",)), 6, 0),
+                ((0, ("first",)), 7, 0),
+            ]
+        }
+        ordered = most_refusing(uses, 5)
+        assert [use.place[1] for use in ordered] == [("first",), ("second",), ("third",), ("fourth",), ("last",)]
+
+    def test_what_became_of_a_counter_in_two_parts_of_a_record_is_added(self) -> None:
+        """But for deliveries at once: the parts ran beside each other, and the larger number is the one that counts."""
+        place = (0, ("a",))
+        rate, concurrency = LimitKind.RATE, LimitKind.CONCURRENCY
+        use = CounterUse(place, Counter({rate: 1}), held=2, never=3, refused_for=5, most=7)
+        use.add(CounterUse(place, Counter({rate: 10, concurrency: 4}), held=20, never=30, refused_for=50, most=6))
+        assert use == CounterUse(place, Counter({rate: 11, concurrency: 4}), held=22, never=33, refused_for=55, most=7)
+        use.add(CounterUse(place, most=8))
+        assert use.most == 8
+
+    def test_a_counter_refuses_for_as_long_as_anything_waits_for_it(self) -> None:
+        """From the first that waits to the last that goes on; a suspension counts no time."""
+        counter, suspension = CounterUse((0, ("a",))), CounterUse((-1, ("suspends 1",)))
+        for use in (counter, suspension):
+            use.wait(10)
+            use.wait(12)
+            use.go_on(15)
+            use.go_on(19)
+            use.wait(30)
+            use.go_on(31)
+        assert (counter.refused_for, suspension.refused_for) == (10, 0)
 
 
 class TestGroups:
