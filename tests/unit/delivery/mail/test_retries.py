@@ -1,6 +1,7 @@
 """When a mail that was refused for now is tried again, and from when on it has failed."""
 
 from datetime import UTC, datetime, timedelta
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -81,6 +82,7 @@ def test_by_default_a_mail_is_tried_for_five_days() -> None:
     assert DEFAULT_SCHEDULE.longest_age == timedelta(days=5)
     assert [wait // MINUTE for wait in waits(DEFAULT_SCHEDULE, 6)] == [1, 15, 60, 120, 180, 180]
     assert DEFAULT_SCHEDULE.interval(3).notify
+    assert DEFAULT_SCHEDULE.jitter == 0.1
 
 
 @pytest.mark.parametrize(
@@ -98,3 +100,14 @@ def test_a_schedule_that_cannot_be_is_refused(wrong: dict[str, object]) -> None:
     """No intervals, one of nothing, a jitter that is no part, a negative count, no age."""
     with pytest.raises(WrongUse):
         RetrySchedule(**wrong)  # type: ignore[arg-type]
+
+
+def test_a_jitter_may_double_a_wait_and_no_more() -> None:
+    """1 is a part, too."""
+    assert waits(RetrySchedule((RetryInterval(MINUTE),), jitter=1), 1, spread=1.0) == [2 * MINUTE]
+
+
+def test_the_spread_of_a_mail_stays_the_same_from_version_to_version() -> None:
+    """So servers of two versions, while one is replaced, put the same mail off to the same time."""
+    assert spread_of(UUID(int=7), 1) == 0.49499450580108745
+    assert spread_of(UUID(int=7), 2) == 0.9798545522148838
