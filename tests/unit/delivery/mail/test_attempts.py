@@ -1,5 +1,7 @@
 """What a reply says, which source reaches which server, and what a result may claim."""
 
+from datetime import timedelta
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,9 +9,11 @@ from hypothesis import strategies as st
 from mailmend.delivery.mail.attempts import (
     AttemptStage,
     NextHop,
+    NoNextHop,
     RecipientResult,
     SmtpReply,
     SourceAddress,
+    StageTimeouts,
 )
 
 
@@ -24,6 +28,8 @@ from mailmend.delivery.mail.attempts import (
         (550, "5.1.1", SmtpReply(550, "5.1.1", "")),
         (550, "5.1.1x is no code", SmtpReply(550, "", "5.1.1x is no code")),
         (550, "", SmtpReply(550, "", "")),
+        (200, "2.0.0 Ok", SmtpReply(200, "2.0.0", "Ok")),
+        (599, "no", SmtpReply(599, "", "no")),
     ],
 )
 def test_an_enhanced_code_is_taken_from_the_text(code: int, text: str, reply: SmtpReply) -> None:
@@ -47,6 +53,49 @@ def test_what_is_no_reply_refuses_for_now() -> None:
     assert str(reply) == "451 4.5.0 the server answered what is no reply: 99 welcome"
     assert reply.ours
     assert reply.temporary
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "quoted"),
+    [
+        (199, "early", "199 early"),
+        (600, "late", "600 late"),
+        (0, "none", "0 none"),
+        (-1, "garbage", "garbage"),
+        (7, "", "7"),
+    ],
+)
+def test_what_is_no_reply_is_quoted_with_its_code_where_it_has_one(code: int, text: str, quoted: str) -> None:
+    """Codes of RFC 5321 are from 200 to 599; below 0 stands for none."""
+    reply = SmtpReply.parsed(code, text)
+    assert reply == SmtpReply(451, "4.5.0", f"the server answered what is no reply: {quoted}", ours=True)
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [
+        (199, "4.0.0"),
+        (200, "2.0.0"),
+        (299, "2.0.0"),
+        (300, "4.0.0"),
+        (499, "4.0.0"),
+        (500, "5.0.0"),
+        (599, "5.0.0"),
+        (600, "4.0.0"),
+    ],
+)
+def test_a_reply_without_an_enhanced_code_has_the_status_of_its_class(code: int, status: str) -> None:
+    """RFC 3463's X.0.0; what is neither 2yz nor 5yz may pass."""
+    assert SmtpReply(code, "", "").status == status
+
+
+def test_the_status_of_a_reply_is_the_servers_own() -> None:
+    assert SmtpReply(550, "5.7.1", "").status == "5.7.1"
+
+
+def test_a_reply_keeps_at_most_2000_bytes_of_what_a_server_says() -> None:
+    assert SmtpReply(550, "", "x" * 2_000).text == "x" * 2_000
+    assert len(SmtpReply(550, "", "x" * 2_001).text.encode()) <= 2_000
 
 
 @pytest.mark.parametrize(("code", "closes"), [(421, True), (450, False), (221, False)])
@@ -101,3 +150,36 @@ def test_no_result_claims_more_than_its_reply(
     """Delivered is what a server took, by 2yz to the content, and nothing else."""
     with pytest.raises(AssertionError):
         RecipientResult("a@example.org", delivered, reply, stage, uncertain=uncertain)
+
+
+def test_a_result_claims_nothing_by_itself() -> None:
+    """No host, no doubt, no report by the server, no TLS; and the reply is the server's."""
+    result = RecipientResult("a@example.org", delivered=False, reply=SmtpReply(450, "", ""), stage=AttemptStage.MAIL)
+    assert (result.host, result.uncertain, result.tells, result.tls) == ("", False, False, "")
+    assert not result.reply.ours
+
+
+def test_a_server_and_a_source_have_the_defaults_of_smtp() -> None:
+    """Port 25, the first preference, the system's address, the name of this host."""
+    hop = NextHop("mx.example.org", "192.0.2.1")
+    assert (hop.port, hop.preference) == (25, 0)
+    assert SourceAddress() == SourceAddress(address="", helo="")
+
+
+def test_a_server_may_take_as_long_as_rfc_5321_says() -> None:
+    """Its section 4.5.3.2; a connection and its TLS, of which it says nothing, are sooner given up."""
+    assert StageTimeouts() == StageTimeouts(
+        connect=timedelta(seconds=30),
+        tls=timedelta(minutes=2),
+        greeting=timedelta(minutes=5),
+        command=timedelta(minutes=5),
+        data=timedelta(minutes=3),
+        end=timedelta(minutes=10),
+    )
+
+
+def test_a_domain_without_a_server_is_named_with_the_reply_for_its_mails() -> None:
+    reply = SmtpReply(556, "5.1.10", "the domain takes no mail", ours=True)
+    error = NoNextHop("example.org", reply)
+    assert str(error) == "no server is known for example.org: the domain takes no mail"
+    assert (error.domain, error.reply) == ("example.org", reply)

@@ -51,6 +51,13 @@ def test_a_delivery_decides_else_the_last_attempt_unless_it_came_to_nothing(
         assert found is None
 
 
+def test_a_later_attempt_of_another_passage_does_not_decide() -> None:
+    """Only a delivery counts wherever it was made."""
+    mine, other = attempt(AttemptOutcome.REFUSED), attempt(AttemptOutcome.FAILED, THERE)
+    assert decisive([mine, other], HERE) is mine
+    assert decisive([other], HERE) is None
+
+
 def test_every_end_has_an_outcome_that_leads_to_it_again() -> None:
     """But for those that no attempt has by itself: too old, or given up by a hook."""
     assert set(OUTCOMES) == set(EntryEnd)
