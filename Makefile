@@ -1,5 +1,5 @@
 # Everything bootstraps itself: Python 3.11 or later and Java 17 are all that must be there.
-#   make demo    see the main job done on a real Cassandra and a real Spark
+#   make demo    see the main job done on a real Cassandra
 #   make test    check, and test every claim on real servers
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c

@@ -224,7 +224,7 @@ class DemoRequest:
     """
 
     messages: int = 300
-    engine: str = "spark"
+    engine: str = "local"
     leave_running: bool = False
     blobs: str | None = None
 
@@ -404,9 +404,9 @@ DEMO: Final = Command(
         option("--messages", "How many mails are written.", type=click.IntRange(MESSAGES_MIN), default=300),
         option(
             "--engine",
-            "What scans: Spark; or local, this process alone.",
-            type=click.Choice(["spark", "local"]),
-            default="spark",
+            "What scans: local, this process alone; or Spark, which needs mailmend[spark].",
+            type=click.Choice(["local", "spark"]),
+            default="local",
         ),
         option(
             "--blobs",

@@ -1,4 +1,4 @@
-"""The wheel as a person gets it: built, unpacked somewhere else, and still able to read what belongs to it."""
+"""The wheel as a person gets it: built, unpacked or installed somewhere else, and still able to do its work."""
 
 import os
 import shutil
@@ -10,6 +10,7 @@ from zipfile import ZipFile
 
 import pytest
 
+from mailmend.admin.local.demo import MESSAGES_MIN
 from tests.support.checkout import CHECKOUT
 
 UV = CHECKOUT / ".uv" / "bin" / "uv"
@@ -19,11 +20,16 @@ pytestmark = [
 ]
 
 
+def _uv() -> str:
+    if UV.exists():
+        return str(UV)
+    return "uv"
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("dist")
-    uv = str(UV) if UV.exists() else "uv"
-    subprocess.run([uv, "build", "--quiet", "--wheel", "--out-dir", str(folder), str(CHECKOUT)], check=True)
+    subprocess.run([_uv(), "build", "--quiet", "--wheel", "--out-dir", str(folder), str(CHECKOUT)], check=True)
     (wheel,) = folder.glob("*.whl")
     return wheel
 
@@ -91,3 +97,25 @@ def test_the_help_needs_nothing_else(installed: Path) -> None:
 
     for command in ("check", "repair", "undo", "runs", "load", "schema", "runbook", "local", "demo"):
         assert f"  {command} " in shown
+
+
+@pytest.mark.cassandra
+@pytest.mark.thorough
+@pytest.mark.parametrize("driver", ["cassandra", "scylla"])
+def test_a_driver_is_the_only_extra_that_the_demo_needs(wheel: Path, tmp_path: Path, driver: str) -> None:
+    """In an environment of its own: no Spark, no brokers, nothing of the checkout."""
+    # Given an environment with the wheel and its one driver
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "MAILMEND_"))}
+    environment["VIRTUAL_ENV"] = str(tmp_path / "venv")
+    environment["XDG_DATA_HOME"] = str(tmp_path / "data")
+    subprocess.run([_uv(), "venv", "--quiet", "--python", sys.executable, tmp_path / "venv"], check=True)
+    installing = [_uv(), "pip", "install", "--quiet", f"{wheel}[{driver}]"]
+    subprocess.run(installing, env=environment, cwd=tmp_path, check=True)
+    # When the demo runs there
+    command = [str(tmp_path / "venv" / "bin" / "mailmend"), "demo", "--messages", str(MESSAGES_MIN)]
+    ended = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    # Then it goes to its end, without Spark, and its Cassandra is gone
+    assert ended.returncode == 0, f"{ended.stdout}\n{ended.stderr}"
+    assert "$ mailmend runs list" in ended.stderr
+    assert not list((tmp_path / "venv").rglob("pyspark"))
+    assert not list((tmp_path / "data").rglob("sstables"))

@@ -1,4 +1,4 @@
-"""The demo from its first command to its last, with its contents in a real store that speaks S3."""
+"""The demo from its first command to its last: on Spark with a store that speaks S3, and from a wheel without Spark."""
 
 import asyncio
 from pathlib import Path
@@ -26,7 +26,7 @@ def test_the_demo_keeps_its_contents_in_a_bucket(s3: S3, tmp_path: Path) -> None
         MAILMEND_S3_SECRET_KEY=s3.secret_key,
     )
 
-    ended = mailmend("demo", "--blobs", blobs, "--messages", str(MESSAGES_MIN))
+    ended = mailmend("demo", "--engine", "spark", "--blobs", blobs, "--messages", str(MESSAGES_MIN))
 
     async def kept() -> int:
         return len([blob async for blob in open_s3(bucket).scan()])
