@@ -1,17 +1,19 @@
-"""`mailmend jobs install`: what other schedulers need to run jobs.
+"""`mailmend jobs install`: what schedulers need to run jobs, and systemd to run servers.
 
 These are systemd's units, a crontab, CronJobs of Kubernetes, DAGs of Airflow: a declaration in, the
 texts of files out. All of them start `mailmend jobs run NAME --scheduled`, which knows the window,
 the jitter and the limits; a scheduler only knows when, and ends a run that has not ended in time.
+Servers are started as they are typed.
 """
 
 import json
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path, PurePath
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
 from textwrap import dedent
 from typing import Any, Final
 
@@ -20,176 +22,44 @@ import click
 from mailmend.admin.frame.command import Command, Shared
 from mailmend.admin.frame.document import Document, Verbatim
 from mailmend.admin.frame.options import CONFIG, FILE, PROFILE, option
+from mailmend.admin.frame.settings import reason_of
 from mailmend.admin.frame.settings_file import PROFILE_NAME, settings_file_of
 from mailmend.admin.frame.values import plain
 from mailmend.admin.frame.whole_files import refuse_unwritable
-from mailmend.admin.jobs.cron import Cron
 from mailmend.admin.jobs.declaration import Job, Missed
 from mailmend.admin.jobs.jobs import NONE_DECLARED, declared_jobs, job_named
 from mailmend.admin.jobs.schedule import LATE
+from mailmend.admin.jobs.systemd import server_units, systemd_units
+from mailmend.admin.jobs.units import (
+    MADE,
+    STOP_SECONDS,
+    ServerCommand,
+    UnitPlace,
+    limit_seconds,
+    server_command,
+)
 from mailmend.model.errors import WrongUse
 
-_STOP_SECONDS: Final = 300
-"""How long a run may take to end in good order once it is asked to."""
+IMAGE: Final = "ghcr.io/mailmend/mailmend"
+SPARK_IMAGE: Final = "ghcr.io/mailmend/mailmend-spark"
+"""The images that a release pushes, with its version as tag: the targets of `Dockerfile`."""
+
+_SPARK: Final = re.compile(r" --(engine[ =]spark|master|spark-conf)[ =]")
 
 _CATCH_UP_SECONDS: Final = 8 * 3600
-"""How long after its time Kubernetes still starts a run that it has missed; far fewer than the 100 it gives up at."""
-
-_ALL_DAYS: Final = 31
-_WEEKDAYS: Final = ("Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat")
-_MADE: Final = "Made by `mailmend jobs install`: make it anew after changing the declaration, [jobs.{job}]."
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnitPlace:
-    """Where jobs will run.
-
-    Attributes:
-        program: the words that start mailmend there.
-        settings: the settings file there.
-        user: whose process it is; it has to be there.
-        image: with mailmend in it, for Kubernetes.
-    """
-
-    program: Sequence[str]
-    settings: str
-    profile: str | None = None
-    user: str = "mailmend"
-    image: str = "mailmend"
-
-    def words(self, job: Job) -> list[str]:
-        words = [*self.program, "jobs", "run", job.name, "--scheduled", "--config", self.settings]
-        if self.profile:
-            words += ("--profile", self.profile)
-        return words
-
-
-def limit_seconds(job: Job) -> int:
-    """When a scheduler ends a run, counted from its start: later than the run's own end."""
-    return int((job.jitter + job.longest).total_seconds()) + _STOP_SECONDS
-
-
-def systemd_units(jobs: Sequence[Job], place: UnitPlace) -> dict[str, str]:
-    """A service and a timer for each job."""
-    files = {}
-    for job in jobs:
-        name = f"mailmend-{job.name}"
-        files[f"{name}.service"] = _service(job, place)
-        files[f"{name}.timer"] = _timer(job)
-    return files
-
-
-def on_calendar(cron: Cron, zone: str) -> Iterator[str]:
-    """The schedule as systemd reads it; two lines where a day of either kind counts."""
-    clock = f"{_numbers(cron.hours, 24)}:{_numbers(cron.minutes, 60)}:00 {zone}"
-    months = _numbers(cron.months, 12)
-    weekdays = ",".join(_WEEKDAYS[weekday] for weekday in cron.weekdays)
-    if len(cron.weekdays) == len(_WEEKDAYS) or len(cron.days) < _ALL_DAYS:
-        yield f"*-{months}-{_numbers(cron.days, _ALL_DAYS)} {clock}"
-    if len(cron.weekdays) < len(_WEEKDAYS):
-        yield f"{weekdays} *-{months}-* {clock}"
-
-
-def _numbers(values: Sequence[int], span: int) -> str:
-    if len(values) == span:
-        return "*"
-    return ",".join(f"{value:02}" for value in values)
-
-
-def _timer(job: Job) -> str:
-    times = "\n".join(f"OnCalendar={line}" for line in on_calendar(job.schedule, job.zone.key))
-    persistent = "true" if job.missed is Missed.RUN else "false"
-    return f"""\
-# {_MADE.format(job=job.name)}
-[Unit]
-Description=When mailmend's job {job.name} runs
-
-[Timer]
-{times}
-Persistent={persistent}
-AccuracySec=1s
-
-[Install]
-WantedBy=timers.target
-"""
-
-
-def _service(job: Job, place: UnitPlace) -> str:
-    return f"""\
-# {_MADE.format(job=job.name)}
-# The user has to be there, and to read the settings: useradd --system --shell /usr/sbin/nologin {place.user}
-# Passwords, if the settings name no file with them, stand in /etc/mailmend/environment: MAILMEND_PASSWORD=...
-[Unit]
-Description=mailmend {_escaped(job.command)}
-Wants=network-online.target
-After=network-online.target
-
-[Service]
-Type=oneshot
-ExecStart={" ".join(map(_systemd_word, place.words(job)))}
-User={place.user}
-EnvironmentFile=-/etc/mailmend/environment
-Environment=HOME=%S/mailmend XDG_DATA_HOME=%S
-StateDirectory=mailmend
-WorkingDirectory=%S/mailmend
-TimeoutStartSec={limit_seconds(job)}
-TimeoutStopSec={_STOP_SECONDS}
-KillMode=mixed
-SuccessExitStatus=130
-UMask=0077
-NoNewPrivileges=yes
-CapabilityBoundingSet=
-PrivateTmp=yes
-PrivateDevices=yes
-ProtectSystem=strict
-{_writable(job)}ProtectHome=read-only
-ProtectClock=yes
-ProtectHostname=yes
-ProtectControlGroups=yes
-ProtectKernelLogs=yes
-ProtectKernelModules=yes
-ProtectKernelTunables=yes
-ProtectProc=invisible
-RestrictAddressFamilies=AF_INET AF_INET6 AF_NETLINK AF_UNIX
-RestrictNamespaces=yes
-RestrictRealtime=yes
-RestrictSUIDSGID=yes
-LockPersonality=yes
-RemoveIPC=yes
-SystemCallArchitectures=native
-SystemCallFilter=@system-service
-"""
-
-
-def _writable(job: Job) -> str:
-    """Where the job may write in addition to its own folder."""
-    if not job.metrics_file:
-        return ""
-    folder = PurePath(job.metrics_file).parent
-    return f"ReadWritePaths={_systemd_word(f'-{folder}')}\n"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("%", "%%")
-
-
-def _systemd_word(word: str) -> str:
-    plain = _escaped(word).replace("$", "$$")
-    if re.fullmatch(r"[\w./:=@%$+,-]+", plain):
-        return plain
-    escaped = plain.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
+"""How long after its time Kubernetes still starts a missed run; it gives up at 100 of them."""
 
 
 def crontab(jobs: Sequence[Job], place: UnitPlace) -> dict[str, str]:
-    """One crontab for all jobs, as a person's own or for /etc/cron.d after a user was put before each command."""
+    """One crontab for all jobs, as a person's own; /etc/cron.d wants a user before each command."""
     lines = [
         "# Made by `mailmend jobs install`: make it anew after changing a declaration.",
         "# cronie knows CRON_TZ; where cron does not (Debian's), the host's zone must be the one that is set here.",
         "# cron starts nothing that it has missed: `mailmend jobs list` tells it.",
     ]
     for job in jobs:
-        words = ["timeout", f"--kill-after={_STOP_SECONDS}", str(limit_seconds(job)), *place.words(job)]
+        limit = str(limit_seconds(job))
+        words = ["timeout", f"--kill-after={STOP_SECONDS}", limit, *place.words(job)]
         command = shlex.join(words).replace("%", "\\%")
         lines += [
             "",
@@ -228,6 +98,8 @@ spec:
           labels:
             app.kubernetes.io/name: mailmend
         spec:
+          # A Service `mailmend` would set MAILMEND_PORT, which is the port of Cassandra.
+          enableServiceLinks: false
           restartPolicy: Never
           terminationGracePeriodSeconds: {stop}
           automountServiceAccountToken: false
@@ -280,26 +152,36 @@ spec:
 
 
 def kubernetes_cronjobs(jobs: Sequence[Job], place: UnitPlace) -> dict[str, str]:
-    """A CronJob for each job; it wants two secrets and a volume claim, which it names."""
+    """A CronJob for each job; it wants two secrets and a volume claim, which it names.
+
+    Where the place names no image, a job has one of this version, with Java if it names Spark.
+    """
     return {f"mailmend-{job.name}.yaml": _cronjob(job, place) for job in jobs}
 
 
 def _cronjob(job: Job, place: UnitPlace) -> str:
-    words = UnitPlace(program=["mailmend"], settings="/etc/mailmend/config.toml", profile=place.profile).words(job)
+    there = replace(place, program=["mailmend"], settings="/etc/mailmend/config.toml")
     starting = int(LATE.total_seconds())
     if job.missed is Missed.RUN:
         starting = _CATCH_UP_SECONDS
     return _CRONJOB.format(
-        made=_MADE.format(job=job.name),
+        made=MADE.format(job=job.name),
         name=json.dumps(f"mailmend-{job.name}"),
         schedule=json.dumps(job.schedule.plain),
         zone=json.dumps(job.zone.key),
         starting=starting,
         limit=limit_seconds(job),
-        stop=_STOP_SECONDS,
-        image=json.dumps(place.image),
-        words=json.dumps(words),
+        stop=STOP_SECONDS,
+        image=json.dumps(place.image or _image_of(job)),
+        words=json.dumps(there.words(job)),
     )
+
+
+def _image_of(job: Job) -> str:
+    image = IMAGE
+    if _SPARK.search(f"{job.command} "):
+        image = SPARK_IMAGE
+    return f"{image}:{version('mailmend')}"
 
 
 def airflow_dags(jobs: Sequence[Job], place: UnitPlace) -> dict[str, str]:
@@ -316,7 +198,7 @@ def _dag_id(job: Job) -> str:
 
 def _dag(job: Job, place: UnitPlace) -> str:
     return dedent(f'''\
-        """{_MADE.format(job=job.name)}"""
+        """{MADE.format(job=job.name)}"""
 
         from datetime import timedelta
 
@@ -368,21 +250,39 @@ class InstalledUnits:
     folder: Path | None = None
 
 
-def install(jobs: Sequence[Job], kind: str, place: UnitPlace, folder: Path | None) -> InstalledUnits:
-    """What the scheduler of that kind needs to run the jobs.
+def install(
+    jobs: Sequence[Job],
+    servers: Sequence[ServerCommand],
+    kind: str,
+    place: UnitPlace,
+    folder: Path | None,
+) -> InstalledUnits:
+    """What the scheduler of that kind needs to run the jobs and the servers, in a folder that is made.
 
     Raises:
-        WrongUse: the folder cannot be written to.
+        WrongUse: the folder cannot be made or written to, or two units have one name.
     """
     files = RENDERED[kind](jobs, place)
+    for server in servers:
+        for name, text in server_units([server], place).items():
+            if name in files:
+                raise WrongUse(
+                    f"two units would have the name {name}",
+                    mend="Give delivery servers a --server NAME each; name a job otherwise.",
+                )
+            files[name] = text
     if folder:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise WrongUse(f"the folder {folder} cannot be made: {reason_of(error)}") from error
         for name in files:
             refuse_unwritable(folder / name)
     return InstalledUnits(kind, files, folder)
 
 
 _THEN: Mapping[str, str] = {
-    "systemd": "Then: systemctl daemon-reload; systemctl enable --now {timers}",
+    "systemd": "Then: systemctl daemon-reload; systemctl enable --now {units}",
     "cron": "Then: crontab {folder}/mailmend.crontab (it takes the place of the user's own)",
     "kubernetes": "Then: kubectl apply -f {folder}",
     "airflow": "Airflow finds them in its folder of DAGs.",
@@ -394,10 +294,14 @@ def units_document(result: InstalledUnits) -> Document:
     json = {"kind": result.kind, "folder": plain(folder), "files": dict(result.files)}
     if folder is None:
         return Document(json, (Verbatim(_one_text(result)),), hints=("To write them as files: --dir DIR",))
-    timers = " ".join(name for name in result.files if name.endswith(".timer"))
-    then = _THEN[result.kind].format(timers=timers, folder=folder)
+    then = _THEN[result.kind].format(units=" ".join(_enabled(result.files)), folder=folder)
     lines = [f"Written: {folder / name}" for name in result.files]
     return Document(json, (*lines, then), files={folder / name: text for name, text in result.files.items()})
+
+
+def _enabled(files: Mapping[str, str]) -> list[str]:
+    """Timers, which start the services of their names, and the services without a timer."""
+    return [name for name in files if f"{name.removesuffix('.service')}.timer" not in files]
 
 
 def _kind(name: str, text: str) -> click.Option:
@@ -432,8 +336,20 @@ def _place_there(own: dict[str, Any], others: dict[str, Any], context: click.Con
     return place
 
 
+def _servers(own: dict[str, Any], others: dict[str, Any], context: click.Context) -> list[ServerCommand]:  # noqa: ARG001
+    texts = others.pop("servers")
+    if texts and others["kind"] not in {None, "systemd"}:
+        raise WrongUse(
+            f"--server is for --systemd, not for --{others['kind']}",
+            mend="Where servers run in Kubernetes: deploy/kubernetes in the source.",
+        )
+    return [server_command(text, context) for text in texts]
+
+
 def _some_jobs(own: dict[str, Any], others: dict[str, Any], context: click.Context) -> list[Job]:  # noqa: ARG001
     names = others.pop("names")
+    if others["servers"] and not names:
+        return []
     jobs = declared_jobs(context)
     if not (names or jobs):
         raise WrongUse("no job is declared", mend=NONE_DECLARED)
@@ -442,41 +358,68 @@ def _some_jobs(own: dict[str, Any], others: dict[str, Any], context: click.Conte
 
 INSTALL: Final = Command(
     name="install",
-    summary="Write what systemd, cron, Kubernetes or Airflow need to run jobs.",
-    about="""The files are made from the same declarations. Without --dir they are shown, and nothing is written. Each
-    starts `mailmend jobs run NAME --scheduled`, ends a run that has not ended in time, and never runs a job twice at
-    once.""",
+    summary="Write what systemd, cron, Kubernetes or Airflow need to run jobs and servers.",
+    about="""The files are made from the same declarations. Without --dir they are shown, and
+    nothing is written. Each starts `mailmend jobs run NAME --scheduled`, ends a run that has not
+    ended in time, and never runs a job twice at once.
+
+    With --server and without NAME, only servers are installed: `jobs serve`, `delivery serve` and
+    `queue tend`, with their options. systemd starts such a service at boot, and again after a
+    failure. `systemctl reload` has the first two read their settings again. Secrets do not go into
+    the command: files or /etc/mailmend/environment hold them.""",
     service="mailmend.admin.jobs.install:install",
     present="mailmend.admin.jobs.install:units_document",
     options=(
         click.Argument(["names"], nargs=-1, metavar="[NAME]..."),
-        _kind("systemd", "A service and a timer for each job."),
+        _kind("systemd", "A service and a timer for each job, a service for each server."),
         _kind("cron", "A crontab with a line for each job."),
         _kind("kubernetes", "A CronJob for each job."),
         _kind("airflow", "A DAG for each job; Airflow 2.7 or later."),
-        option("--dir", "Folder for the files: earlier files are replaced.", "folder", type=FILE, metavar="DIR"),
+        option(
+            "--server",
+            "A server's command as it is typed behind `mailmend`, in quotes; may be given again. For --systemd.",
+            "servers",
+            multiple=True,
+            metavar="COMMAND",
+        ),
+        option(
+            "--dir",
+            "Folder for the files: it is made if it is missing, and earlier files are replaced.",
+            "folder",
+            type=FILE,
+            metavar="DIR",
+        ),
         option(
             "--settings",
-            "Where the settings file is on the machine that runs the jobs. [default: the one that is read here]",
+            "Where the settings file is on the machine that runs jobs and servers. "
+            "[default: the one that is read here]",
             type=FILE,
             metavar="FILE",
         ),
         option(
             "--run-as",
-            "User of the operating system that runs the jobs, for systemd.",
+            "User of the operating system that runs jobs and servers, for systemd.",
             default="mailmend",
             metavar="NAME",
         ),
-        option("--image", "Container image with mailmend in it, for Kubernetes.", default="mailmend", metavar="NAME"),
+        option(
+            "--image",
+            f"Container image with mailmend in it, for Kubernetes. [default: {IMAGE} of this "
+            f"version; {SPARK_IMAGE} where a job has --engine spark or --master]",
+            metavar="NAME",
+        ),
     ),
     shared=(
         Shared("jobs", {}, _some_jobs),
+        Shared("servers", {}, _servers),
         Shared("place", {"Settings": (CONFIG, PROFILE)}, _place_there),
     ),
     examples="""
         mailmend jobs install --systemd                                   shown
         mailmend jobs install --systemd --dir /etc/systemd/system
-        mailmend jobs install --kubernetes nightly-repair --image registry.example.org/mailmend:1 --dir manifests""",
+        mailmend jobs install --systemd --server 'jobs serve' --server 'queue tend --all'
+        mailmend jobs install --systemd --server 'delivery serve outgoing --listen 10.0.0.5:25'
+        mailmend jobs install --kubernetes nightly-repair --dir manifests""",
     exits="0 they were written, or shown, 2 a declaration is wrong, no scheduler is named, or the folder cannot be "
     "written to.",
 )

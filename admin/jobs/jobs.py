@@ -86,21 +86,8 @@ def parsed_command(job: Job, context: click.Context, *more: str) -> click.Contex
     Raises:
         BadJob: an option is not one of the command, or has a wrong value.
     """
-    parent = context.find_root()
-    command = parent.command
-    words = [*job.arguments, *more]
     try:
-        while isinstance(command, click.Group):
-            name = words.pop(0)
-            found = command.get_command(parent, name)
-            assert found is not None, "the declaration is one of COMMANDS"
-            if not isinstance(found, click.Group):
-                ready = found.make_context(name, words, parent=parent)
-                given = [param for param in ready.params if ready.get_parameter_source(param) is TYPED]
-                refuse_unasked(ready.params, given)
-                return ready
-            parent = click.Context(found, info_name=name, parent=parent)
-            command = found
+        ready = command_context([*job.arguments, *more], context)
     except click.UsageError as error:
         field = "command"
         option = _option_of(error)
@@ -111,6 +98,28 @@ def parsed_command(job: Job, context: click.Context, *more: str) -> click.Contex
             mend = f"Its options: {error.ctx.command_path} --help"
         what = f"`mailmend {' '.join(job.words)}` cannot be run: {error.format_message()}"
         raise BadJob(field, what, mend=mend) from error
+    given = [param for param in ready.params if ready.get_parameter_source(param) is TYPED]
+    refuse_unasked(ready.params, given)
+    return ready
+
+
+def command_context(words: Sequence[str], context: click.Context) -> click.Context:
+    """The command that these words name, as typed behind `mailmend`, with its options read.
+
+    Raises:
+        click.UsageError: there is no such command, or an option of it is wrong.
+    """
+    parent = context.find_root()
+    command = parent.command
+    rest = list(words)
+    while isinstance(command, click.Group):
+        name = rest.pop(0)
+        found = command.get_command(parent, name)
+        assert found is not None, "the caller knows that the command is there"
+        if not isinstance(found, click.Group):
+            return found.make_context(name, rest, parent=parent)
+        parent = click.Context(found, info_name=name, parent=parent)
+        command = found
     raise AssertionError("a group is no command")
 
 
@@ -481,7 +490,7 @@ JOBS: Final = CommandGroup(
         ),
         Late(
             "install",
-            "Write what systemd, cron, Kubernetes or Airflow need to run jobs.",
+            "Write what systemd, cron, Kubernetes or Airflow need to run jobs and servers.",
             "mailmend.admin.jobs.install:INSTALL",
         ),
     ),

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from mailmend.admin.jobs.install import airflow_dags, limit_seconds
+from mailmend.admin.jobs.install import airflow_dags
+from mailmend.admin.jobs.units import limit_seconds
 from tests.support.checkout import CHECKOUT
 from tests.unit.admin.jobs.test_units import CHECK, NIGHTLY, PLACE
 

@@ -9,25 +9,24 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
+from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
+import click
 import kubernetes_validate
 import pytest
 import yaml
 
 from mailmend.admin.jobs.cron import parse_cron
 from mailmend.admin.jobs.declaration import Job, job_of
-from mailmend.admin.jobs.install import (
-    UnitPlace,
-    airflow_dags,
-    crontab,
-    kubernetes_cronjobs,
-    limit_seconds,
-    on_calendar,
-    systemd_units,
-)
+from mailmend.admin.jobs.install import IMAGE, SPARK_IMAGE, airflow_dags, crontab, kubernetes_cronjobs
+from mailmend.admin.jobs.systemd import on_calendar, server_units, systemd_units
+from mailmend.admin.jobs.units import STOP_SECONDS, UnitPlace, limit_seconds, server_command
+from mailmend.admin.main import mailmend as mailmend_group
+from mailmend.model.errors import WrongUse
+from mailmend.repair.ledger.jobs import ENDING
 from tests.support.commands import CommandLine, command_line
 from tests.support.servers import unavailable
 
@@ -143,6 +142,108 @@ def _elapses(expected: str) -> Iterator[str]:
     yield from found
 
 
+# systemd's services for servers
+
+
+SETTINGS_ONLY = UnitPlace(program=("/opt/mailmend/bin/mailmend",), settings="/etc/mailmend/config.toml")
+SERVER_COMMANDS = (
+    ("jobs serve --listen 127.0.0.1:8000", "mailmend-jobs-serve"),
+    ("delivery serve outgoing --server out1 --listen 10.0.0.5:25", "mailmend-delivery-serve-outgoing-out1"),
+    ("queue tend --all --metrics-file /var/lib/metrics/tend.prom", "mailmend-queue-tend"),
+)
+
+
+def server_unit(text: str) -> str:
+    with click.Context(mailmend_group) as context:
+        (unit,) = server_units([server_command(text, context)], SETTINGS_ONLY).values()
+    return unit
+
+
+def test_systemd_finds_nothing_wrong_with_the_services_of_servers(systemd_analyze: str, tmp_path: Path) -> None:
+    place = replace(SETTINGS_ONLY, program=PLACE.program)
+    with click.Context(mailmend_group) as context:
+        servers = [server_command(text, context) for text, _ in SERVER_COMMANDS]
+    files = server_units(servers, place)
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    paths = [str(tmp_path / name) for name in files]
+
+    reported = asked(systemd_analyze, "verify", "--man=no", *paths)
+
+    assert list(files) == [f"{name}.service" for _, name in SERVER_COMMANDS]
+    assert "mailmend" not in reported
+    asked(systemd_analyze, "security", "--offline=true", "--threshold=25", *paths)
+
+
+def test_a_server_starts_again_and_again_until_it_is_stopped() -> None:
+    unit = server_unit("jobs serve --listen 127.0.0.1:8000")
+
+    assert (
+        "\nExecStart=/opt/mailmend/bin/mailmend jobs serve --listen 127.0.0.1:8000 --config /etc/mailmend/config.toml\n"
+    ) in unit
+    for line in ("Type=exec", "Restart=on-failure", "RestartSec=10", "StartLimitIntervalSec=0", "KillMode=mixed"):
+        assert f"\n{line}\n" in unit
+    assert "\nEnvironmentFile=-/etc/mailmend/environment\n" in unit
+    assert "\n[Install]\nWantedBy=multi-user.target\n" in unit
+
+
+def test_a_server_of_jobs_has_more_time_to_end_than_its_runs() -> None:
+    assert ENDING.total_seconds() == STOP_SECONDS
+    assert "\nTimeoutStopSec=330\n" in server_unit("jobs serve")
+
+
+def test_only_a_server_that_hears_sighup_is_sent_it() -> None:
+    reload = "\nExecReload=/bin/kill -HUP $MAINPID\n"
+
+    assert [reload in server_unit(text) for text, _ in SERVER_COMMANDS] == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("text", "capability"),
+    [
+        ("delivery serve outgoing --listen 10.0.0.5:25", "CAP_NET_BIND_SERVICE"),
+        ("delivery serve outgoing --listen 10.0.0.5:1023", "CAP_NET_BIND_SERVICE"),
+        ("delivery serve outgoing --listen 10.0.0.5:1024", ""),
+        ("delivery serve outgoing --http 10.0.0.5:443", "CAP_NET_BIND_SERVICE"),
+        ("jobs serve --listen [::1]:443", "CAP_NET_BIND_SERVICE"),
+        ("jobs serve --listen 127.0.0.1:8000", ""),
+        ("queue tend", ""),
+    ],
+)
+def test_a_server_has_one_capability_where_its_port_needs_it_and_else_none(text: str, capability: str) -> None:
+    unit = server_unit(text)
+
+    assert f"\nCapabilityBoundingSet={capability}\n" in unit
+    assert ("\nAmbientCapabilities=CAP_NET_BIND_SERVICE\n" in unit) == bool(capability)
+
+
+def test_a_server_may_write_its_metrics() -> None:
+    assert "\nReadWritePaths=-/var/lib/metrics\n" in server_unit("queue tend --metrics-file /var/lib/metrics/t.prom")
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("repair messages", "not a command that runs until it is stopped"),
+        ("", "not a command that runs until it is stopped"),
+        ("queue tend --once", "ends, and is not a server"),
+        ("queue tend --dry-run", "ends, and is not a server"),
+        ("delivery serve outgoing --broker amqp://ann:secret@broker.example.org", "there is a password in --server"),
+        ("delivery serve 'out", "cannot be read"),
+        ("delivery serve 'a\nb'", "a line break"),
+        ("jobs serve --no-such", "No such option"),
+        ("jobs serve --config /etc/other.toml", "--config does not go into --server"),
+        ("jobs serve --profile=night", "--profile does not go into --server"),
+    ],
+)
+def test_what_is_no_server_is_refused(text: str, what: str) -> None:
+    with pytest.raises(WrongUse, match=re.escape(what)) as caught:
+        server_unit(text)
+
+    assert caught.value.mend
+    assert "secret" not in str(caught.value)
+
+
 # cron
 
 
@@ -177,8 +278,29 @@ def test_a_cronjob_never_runs_twice_at_once_and_has_a_deadline() -> None:
     assert (found["schedule"], found["timeZone"]) == ("30 1 * * 1,2,3,4,5", "Europe/Berlin")
     assert (found["concurrencyPolicy"], pod["activeDeadlineSeconds"], pod["backoffLimit"]) == ("Forbid", 15300, 0)
     assert found["startingDeadlineSeconds"] == 8 * 3600, "a missed run runs"
+    assert pod["template"]["spec"]["enableServiceLinks"] is False, "a Service `mailmend` would set MAILMEND_PORT"
     (container,) = pod["template"]["spec"]["containers"]
     assert container["command"][:4] == ["mailmend", "jobs", "run", "nightly-repair"]
+
+
+@pytest.mark.parametrize(
+    ("command", "image"),
+    [
+        ("repair messages", IMAGE),
+        ("repair messages --engine local", IMAGE),
+        ("repair messages --engine spark", SPARK_IMAGE),
+        ("check --engine=spark", SPARK_IMAGE),
+        ("check --master 'local[4]'", SPARK_IMAGE),
+    ],
+)
+def test_a_cronjob_has_the_image_of_this_version_with_java_where_spark_is_named(command: str, image: str) -> None:
+    job = job_of("it", {"command": command, "schedule": "0 1 * * *"})
+
+    (own,) = kubernetes_cronjobs([job], PLACE).values()
+    (other,) = kubernetes_cronjobs([job], replace(PLACE, image="registry.example.org/mailmend:7")).values()
+
+    assert f'\n              image: "{image}:{version("mailmend")}"\n' in own
+    assert '\n              image: "registry.example.org/mailmend:7"\n' in other
 
 
 # Airflow (imported by itself: tests/integration/admin/jobs/test_airflow.py)
@@ -242,7 +364,9 @@ def test_install_writes_the_files_or_shows_them(
     [
         ([], "no scheduler is named\nName one: --systemd, --cron, --kubernetes, --airflow."),
         (["--cron", "other"], "no job 'other' is declared\nDeclared are: check."),
-        (["--cron", "--dir", "/nowhere"], "there is no folder /nowhere"),
+        (["--cron", "--dir", "/dev/null/units"], "the folder /dev/null/units cannot be made"),
+        (["--cron", "--server", "jobs serve"], "--server is for --systemd, not for --cron"),
+        (["--systemd", "--server", "queue tend", "--server", "queue tend --all"], "have the name mailmend-queue-tend"),
         (["--systemd", "--run-as", "a\nb"], "a line break"),
     ],
 )
@@ -250,3 +374,32 @@ def test_what_cannot_be_installed_is_refused(mailmend: CommandLine, arguments: l
     ended = mailmend("jobs", "install", *arguments)
 
     assert (ended.code, said in ended.err) == (2, True), ended.err
+
+
+def test_servers_are_installed_alone_or_with_the_jobs_that_are_named(mailmend: CommandLine, tmp_path: Path) -> None:
+    servers = ("--server", "jobs serve", "--server", "queue tend --all")
+
+    alone = mailmend("jobs", "install", "--systemd", *servers, "--dir", str(tmp_path / "new" / "units"))
+    together = mailmend("jobs", "install", "--systemd", "check", *servers, "--json")
+
+    names = ["mailmend-jobs-serve.service", "mailmend-queue-tend.service"]
+    assert sorted(file.name for file in (tmp_path / "new" / "units").iterdir()) == names
+    assert f"systemctl enable --now {' '.join(names)}" in alone.out
+    assert list(together.json["files"]) == ["mailmend-check.service", "mailmend-check.timer", *names]
+    settings = tmp_path / "config" / "mailmend" / "config.toml"
+    assert f"mailmend jobs serve --config {settings}\n" in together.json["files"]["mailmend-jobs-serve.service"]
+
+
+def test_a_timer_is_enabled_and_not_its_service(mailmend: CommandLine, tmp_path: Path) -> None:
+    ended = mailmend(
+        "jobs", "install", "--systemd", "check", "--server", "queue tend", "--dir", str(tmp_path / "units")
+    )
+
+    assert "enable --now mailmend-check.timer mailmend-queue-tend.service" in ended.out
+
+
+def test_a_server_needs_no_declared_job(tmp_path: Path) -> None:
+    ended = command_line(tmp_path)("jobs", "install", "--systemd", "--server", "delivery serve outgoing", "--json")
+
+    (text,) = ended.json["files"].values()
+    assert text.count("-m mailmend delivery serve outgoing\n") == 1
