@@ -51,6 +51,10 @@ if TYPE_CHECKING:
     from mailmend.model.projections.projection import Mirror as Mirror
     from mailmend.model.table import Column as Column
     from mailmend.model.table import Table as Table
+    from mailmend.opening import AsyncMailmend as AsyncMailmend
+    from mailmend.opening import Mailmend as Mailmend
+    from mailmend.opening import open as open  # noqa: A004 - read as mailmend.open
+    from mailmend.opening import open_async as open_async
     from mailmend.repair.clock import SystemClock as SystemClock
     from mailmend.repair.store.message import Flags as Flags
     from mailmend.repair.store.message import FlagsChange as FlagsChange
@@ -59,11 +63,13 @@ if TYPE_CHECKING:
     from mailmend.repair.store.message import NewMail as NewMail
     from mailmend.repair.store.message import Stored as Stored
     from mailmend.repair.store.message import parse_flags as parse_flags
+    from mailmend.repair.store.message import split_mail as split_mail
     from mailmend.repair.store.message_store import MessageStore as MessageStore
     from mailmend.repair.store.writes import StampSource as StampSource
     from mailmend.repair.store.writes import WriterSettings as WriterSettings
 
 _NAMES_IN: Final = {
+    "mailmend.opening": ("AsyncMailmend", "Mailmend", "open", "open_async"),
     "mailmend.admin.frame.caller": ("Caller",),
     "mailmend.admin.messages.check": ("check",),
     "mailmend.admin.messages.mending": ("CheckRequest", "MendingResult"),
@@ -87,6 +93,7 @@ _NAMES_IN: Final = {
         "NewMail",
         "Stored",
         "parse_flags",
+        "split_mail",
     ),
     "mailmend.model.projections.family": ("Content", "Counts", "Family", "Filter", "Union"),
     "mailmend.model.projections.projection": ("Mirror",),

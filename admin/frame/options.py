@@ -72,6 +72,9 @@ JOB: Final = "mailmend.job"
 JOB_RUN: Final = "mailmend.job_run"
 """Where a context keeps the id of that job's run."""
 
+GIVEN: Final = "mailmend.given"
+"""Where a context keeps the secrets that a Python program gave, by name; a command has none."""
+
 
 class SharedOption(click.Option):
     """An option that a table of the settings file may hold once for all commands below it; "" is the top level."""
@@ -245,7 +248,7 @@ def connection_of(options: Mapping[str, Any], context: click.Context, *, asks: b
             hosts, port = local
     password = None
     if asks:
-        password = known_password(options, context) or _typed_password(options["username"])
+        password = known_password(options, context) or _typed_password(options["username"], context)
     return ConnectionSettings(
         hosts=hosts or (LOOPBACK,),
         port=port or PORT_DEFAULT,
@@ -290,13 +293,24 @@ def known_password(options: Mapping[str, Any], context: click.Context) -> str | 
     sources: Mapping[str, Callable[[Any], str]] = {"password_file": first_line, "password_command": printed_password}
     named = [name for name in sources if options[name]]
     typed = [name for name in named if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
-    stated = os.environ.get("MAILMEND_PASSWORD")
+    stated = stated_secret(context, "password")
     if stated and not typed:
         return stated
     for name in (*typed, *named):
         return sources[name](options[name])
     files: Mapping[str, Any] = context.find_root().default_map or {}
     return files.get("password")
+
+
+def stated_secret(context: click.Context, name: str) -> str:
+    """The secret that a Python program gave, else the one in the environment; "" without either.
+
+    Args:
+        context: of the command.
+        name: like `broker_password`; the variable is MAILMEND_BROKER_PASSWORD.
+    """
+    given: Mapping[str, str] = context.meta.get(GIVEN, {})
+    return given.get(name) or os.environ.get(f"MAILMEND_{name.upper()}") or ""
 
 
 def printed_password(command: str) -> str:
@@ -321,13 +335,13 @@ def printed_password(command: str) -> str:
     return lines[0]
 
 
-def _typed_password(username: str | None) -> str | None:
-    """Ask for the password where only a role is named; None where there is no role or no terminal."""
+def _typed_password(username: str | None, context: click.Context) -> str | None:
+    """Ask for the password where only a role is named; None without a role. A program never asks."""
     if not username:
         return None
     from mailmend.admin.frame.terminal import hidden_password, somebody_types  # noqa: PLC0415 - only where somebody is asked
 
-    if not somebody_types():
+    if GIVEN in context.meta or not somebody_types():
         raise BadSettings(
             f"the password of {username!r} is not known", mend="Set MAILMEND_PASSWORD, or name a --password-file."
         )

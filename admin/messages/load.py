@@ -38,6 +38,7 @@ from mailmend.repair.store.mail_files import FolderKind, Refused, kind_of
 from mailmend.repair.store.mailboxes import Mailboxes, did_you_mean, mailbox_name, user_name
 from mailmend.repair.store.mbox import Doubt
 from mailmend.repair.store.message_store import MessageStore
+from mailmend.repair.store.writes import WriterSettings
 
 ROWS_READ: Final = 200
 """How many rows are read, in token order, so that old and new messages are among them."""
@@ -89,6 +90,29 @@ def message_blobs(opened: OpenCluster, named: BlobsSettings | None, remark: Call
         naming = BlobNaming(BlobsMode.DEDUPLICATED)
     settings = settings._replace(address=replace(settings.address, naming=naming))
     return openers.blobs_behind(settings, tables, opened.clock)
+
+
+def message_store(
+    opened: OpenCluster,
+    named: BlobsSettings | None,
+    remark: Callable[[str], None],
+    settings: WriterSettings | None = None,
+) -> MessageStore:
+    """The messages of the mail keyspace, to be written; the ledger is created if missing.
+
+    Args:
+        opened: the cluster, with the mail keyspace.
+        named: as for `message_blobs`, which raises for it.
+        remark: as for `message_blobs`.
+        settings: as for `MessageStore`.
+
+    Raises:
+        SchemaMismatch: the keyspace lacks a table or column that mail is written to.
+    """
+    blobs = message_blobs(opened, named, remark)
+    (family,) = opened.bound((MESSAGES,)).whole(opened.mail.name, may_leave_out=False)
+    lags = lag_journal(opened, opened.ledger())
+    return MessageStore(opened.mail, blobs, lags, opened.clock, family=family, settings=settings)
 
 
 def _newest(opened: OpenCluster) -> list[tuple[BlobId, int]]:
@@ -184,19 +208,15 @@ def load(request: LoadRequest, caller: Caller) -> LoadResult:
     user = user_name(request.user)
     name = mailbox_name(request.mailbox)
     kind = kind_of(request.path)
-    with open_cluster(request.connection) as opened:
-        blobs = message_blobs(opened, request.blobs, caller.remark)
-        (family,) = opened.bound((MESSAGES,)).whole(opened.mail.name, may_leave_out=False)
-        lags = lag_journal(opened, opened.ledger())
-        with MessageStore(opened.mail, blobs, lags, opened.clock, family=family) as store:
-            state = state_folder("loads")
-            loader = Loader(store, opened.clock, state, caller.progress, name_refused, doubt=name_doubt)
-            folder = Folder(request.path, kind, opened.mail.name, user, name)
-            mailboxes = Mailboxes(opened.mail, opened.clock)
-            _remark_new(opened.mail, mailboxes, folder, caller)
-            mailbox = mailboxes.ensure(user, name)
-            sums = loader.load(folder, mailbox, again=request.again)
-            return LoadResult(opened.mail.name, sums, kind, not_stored, doubts)
+    with open_cluster(request.connection) as opened, message_store(opened, request.blobs, caller.remark) as store:
+        state = state_folder("loads")
+        loader = Loader(store, opened.clock, state, caller.progress, name_refused, doubt=name_doubt)
+        folder = Folder(request.path, kind, opened.mail.name, user, name)
+        mailboxes = Mailboxes(opened.mail, opened.clock)
+        _remark_new(opened.mail, mailboxes, folder, caller)
+        mailbox = mailboxes.ensure(user, name)
+        sums = loader.load(folder, mailbox, again=request.again)
+        return LoadResult(opened.mail.name, sums, kind, not_stored, doubts)
 
 
 def _remark_new(mail: Tables, mailboxes: Mailboxes, folder: Folder, caller: Caller) -> None:

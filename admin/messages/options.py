@@ -226,7 +226,7 @@ BLOBS_WANTED: Final = Shared("blobs", {"Blobs": (*BLOB_OPTIONS, *_OWN), "Broker"
 
 def _checked_pulsar(_own: Values, others: Values, context: click.Context) -> PulsarSettings | None:
     given = context.params
-    looks = others["what"] in {"queues", "all"} and given["broker"] and not given["no_broker"]
+    looks = others["what"] in {"queues", "all"} and given["broker"] and not given.get("no_broker")
     if not looks or not is_pulsar(given["broker"]):
         return None
     return _pulsar(given, context)

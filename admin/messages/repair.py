@@ -292,7 +292,7 @@ def _refuse_unasked_restore(request: RepairRequest, caller: Caller) -> None:
         ask_to_restore(caller)
 
 
-_REPAIR_MESSAGES: Final = Command(
+REPAIR_MESSAGES: Final = Command(
     name="messages",
     summary="Mend what follows from imapUidTable.",
     about="""It mends the denormalised tables that follow from the source of truth, imapUidTable. The repair reads
@@ -482,5 +482,5 @@ _REPAIR_BLOBS: Final = Late(
 REPAIR: Final = CommandGroup(
     name="repair",
     summary="Mend drift: messages, journalled lags, what queues have left, blobs.",
-    commands=(_REPAIR_MESSAGES, _REPAIR_LAGS, _REPAIR_QUEUES, _REPAIR_BLOBS),
+    commands=(REPAIR_MESSAGES, _REPAIR_LAGS, _REPAIR_QUEUES, _REPAIR_BLOBS),
 )

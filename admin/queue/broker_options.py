@@ -16,7 +16,7 @@ import click
 from click.core import ParameterSource
 
 from mailmend.admin.frame.kinds import ParsedValue
-from mailmend.admin.frame.options import settings_table, shared_file, shared_option
+from mailmend.admin.frame.options import GIVEN, settings_table, shared_file, shared_option, stated_secret
 from mailmend.admin.frame.settings import (
     GUEST,
     PULSAR_FILE,
@@ -249,7 +249,8 @@ def target_of(options: Mapping[str, Any], context: click.Context) -> BrokerSetti
 
 
 def _refuse_typed_password(url: str, context: click.Context, option: str = "broker") -> None:
-    if has_password(url) and context.get_parameter_source(option) is ParameterSource.COMMANDLINE:
+    typed = context.get_parameter_source(option) is ParameterSource.COMMANDLINE
+    if has_password(url) and typed and GIVEN not in context.meta:
         its = option.removesuffix("_broker")
         raise WrongUse(
             f"--{option.replace('_', '-')} holds a password, and every user of this machine can read command lines",
@@ -267,7 +268,7 @@ def contacts_of(local: Local, kind: str, lacking: str, mend: str) -> Mapping[str
 def _broker_password(options: Mapping[str, Any], context: click.Context, in_url: str) -> str:
     """In this order: file named on the command line, environment, other file, settings table, URL; "" where in none."""
     file = options["broker_password_file"]
-    stated = os.environ.get("MAILMEND_BROKER_PASSWORD")
+    stated = stated_secret(context, "broker_password")
     if file and (context.get_parameter_source("broker_password_file") is ParameterSource.COMMANDLINE or not stated):
         return first_line(file)
     return stated or settings_table(context, TABLE).get("broker_password") or in_url

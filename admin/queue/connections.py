@@ -265,24 +265,33 @@ def with_queues(
         return run_async(over_pulsar(settings.pulsar))
     with nullcontext(cluster) if cluster else open_cluster(settings.connection) as opened:
         schema = live_schema(opened.cluster, opened.mail.name)
-        own = queue_tables_of(schema, opened.mail.name)
-        clock = opened.clock
-        tables = openers.tables_of(opened.mail)
 
-        async def connected() -> T:
-            broker = cast("Broker", _NO_BROKER)
-            if settings.broker:
-                broker = openers.broker_behind(settings.broker, clock)
-            blobs = cast("Blobs", _NO_BLOBS)
-            if settings.blobs:
-                blobs = openers.blobs_behind(settings.blobs, tables, clock, makes=makes)
-            try:
-                return await carry_out(QueueConnections(settings, opened, schema, own, tables, broker, blobs, clock))
-            finally:
-                if settings.broker:
-                    await broker.close()
+        async def over_tables() -> T:
+            async with tables_and_broker(settings, opened, schema, makes=makes) as connections:
+                return await carry_out(connections)
 
-        return run_async(connected())
+        return run_async(over_tables())
+
+
+@asynccontextmanager
+async def tables_and_broker(
+    settings: QueueSettings, opened: OpenCluster, schema: Schema, *, makes: bool
+) -> AsyncIterator[QueueConnections]:
+    """Connect to the broker of tables that are open; `makes` is as for `blobs_behind`."""
+    own = queue_tables_of(schema, opened.mail.name)
+    clock = opened.clock
+    tables = openers.tables_of(opened.mail)
+    broker = cast("Broker", _NO_BROKER)
+    if settings.broker:
+        broker = openers.broker_behind(settings.broker, clock)
+    blobs = cast("Blobs", _NO_BLOBS)
+    try:
+        if settings.blobs:
+            blobs = openers.blobs_behind(settings.blobs, tables, clock, makes=makes)
+        yield QueueConnections(settings, opened, schema, own, tables, broker, blobs, clock)
+    finally:
+        if settings.broker:
+            await broker.close()
 
 
 @asynccontextmanager

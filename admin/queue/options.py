@@ -4,7 +4,6 @@ They are read from the settings file's table [queue] too, once for all of its co
 of a running `mailmend local up --with rabbitmq,s3` are used.
 """
 
-import os
 import shlex
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -26,6 +25,7 @@ from mailmend.admin.frame.options import (
     settings_table,
     shared_file,
     shared_option,
+    stated_secret,
     typed,
 )
 from mailmend.admin.frame.settings import (
@@ -367,7 +367,8 @@ def _s3_keys(options: Mapping[str, Any], context: click.Context) -> tuple[str, s
     """
 
     def known(name: str) -> str:
-        return os.environ.get(f"MAILMEND_S3_{name.upper()}") or settings_table(context, TABLE).get(f"s3_{name}") or ""
+        name = f"s3_{name}"
+        return stated_secret(context, name) or settings_table(context, TABLE).get(name) or ""
 
     def is_typed(name: str) -> bool:
         return context.get_parameter_source(name) is ParameterSource.COMMANDLINE

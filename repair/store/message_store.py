@@ -115,8 +115,8 @@ class MessageStore:
         blobs: where contents are kept.
         lags: where projections that could not be written are journalled.
         clock: the time of stamps, waits and new message ids.
-        family: the declarations, restricted to what the live schema has.
-        settings: how to write.
+        family: the declarations, restricted to what the live schema has; None: all of James's.
+        settings: how to write; None: conditionally, as James does by default.
     """
 
     def __init__(
@@ -126,9 +126,13 @@ class MessageStore:
         lags: Lags,
         clock: Clock,
         *,
-        family: Family = MESSAGES,
-        settings: WriterSettings = DEFAULTS,
+        family: Family | None = None,
+        settings: WriterSettings | None = None,
     ) -> None:
+        if family is None:
+            family = MESSAGES
+        if settings is None:
+            settings = DEFAULTS
         self._tables = tables
         self._blobs = BlobBridge(blobs)
         self._clock = clock

@@ -1,0 +1,486 @@
+"""One object with all that a program does with mail: messages, queues, checks, repairs, undo.
+
+It connects by the settings of the commands, through the functions that the commands call.
+"""
+
+import asyncio
+import logging
+import threading
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Final, Literal, Self, TypedDict, Unpack
+from uuid import UUID
+
+from mailmend.admin.frame.caller import Caller
+from mailmend.admin.frame.cluster import OpenCluster, open_cluster
+from mailmend.admin.frame.settings import ConnectionSettings
+from mailmend.admin.messages.check import CHECK, check
+from mailmend.admin.messages.load import message_store
+from mailmend.admin.messages.mending import CheckRequest, MendingResult
+from mailmend.admin.messages.repair import REPAIR_MESSAGES, RepairRequest, repair
+from mailmend.admin.messages.runs import UndoRequest, undo
+from mailmend.admin.program import ProgramSettings, chosen_by, settings_of
+from mailmend.admin.queue.connections import QueueConnections, tables_and_broker, topics_of
+from mailmend.cql.introspect import live_schema
+from mailmend.mailqueue.queue import MailQueue
+from mailmend.model.errors import WrongUse
+from mailmend.model.operations import Level
+from mailmend.model.projections.family import Family
+from mailmend.model.projections.verdicts import Verdict
+from mailmend.repair.clock import SystemClock
+from mailmend.repair.store.mailboxes import Mailboxes
+from mailmend.repair.store.message_store import MessageStore
+from mailmend.repair.store.writes import WriterSettings
+
+_LOG: Final = logging.getLogger("mailmend")
+
+
+class OpenSettings(TypedDict, total=False):
+    """Settings that a program gives as arguments; each is the commands' option of this name.
+
+    A setting that is not given comes from the environment (`MAILMEND_HOST`), else from the settings
+    file, else from cqlshrc. `docs/cli.md` tells each of them. These are no options: `password`,
+    `broker_password`, `s3_access_key`, `s3_secret_key`, `s3_session_token`.
+    """
+
+    host: str | Sequence[str]
+    port: int
+    local_dc: str
+    keyspace: str
+    ledger_keyspace: str
+    username: str
+    password: str
+    password_file: str | Path
+    password_command: str
+    tls: bool
+    tls_ca: str | Path
+    tls_cert: str | Path
+    tls_key: str | Path
+    tls_hostnames: bool
+    queue: str
+    broker: str
+    broker_password: str
+    broker_password_file: str | Path
+    broker_management: str
+    broker_tls_ca: str | Path
+    broker_tls_cert: str | Path
+    broker_tls_key: str | Path
+    broker_form: Literal["classic", "classic-v2", "quorum"]
+    broker_replicas: int
+    broker_james: Literal["3.8", "3.9"]
+    blobs: str
+    s3_access_key: str
+    s3_secret_key: str
+    s3_session_token: str
+    s3_keys_file: str | Path
+    s3_profile: str
+    s3_tls_ca: str | Path
+
+
+class ScanChoices(TypedDict, total=False):
+    """How a keyspace is scanned; each is the option of this name; `docs/cli.md` has its default.
+
+    `spark_conf` holds texts like `spark.executor.memory=2g`; `without` names columns and tables
+    that are left alone; `rows_per_second` counts the rows of all workers together.
+    """
+
+    engine: Literal["auto", "spark", "local"]
+    master: str
+    spark_conf: Sequence[str]
+    rows_per_second: int
+    pace: Literal["auto", "full"]
+    level: Level
+    torn: Literal["report", "accept"]
+    without: Sequence[str]
+    delay: timedelta
+    clock_skew: timedelta
+    no_writers: bool
+    staging: str | Path
+
+
+class CheckChoices(ScanChoices, total=False):
+    """How a check looks; `no_recheck` takes each suspect for drift at the first look."""
+
+    no_recheck: bool
+
+
+class RepairChoices(ScanChoices, total=False):
+    """What a repair may write.
+
+    `only` narrows it to verdicts; `message` and `mailbox` to ids, `user` to names. With `dry_run`
+    no row is written; a `plan` is a file that is written in place of rows.
+    """
+
+    dry_run: bool
+    plan: Path
+    only: frozenset[Verdict]
+    max_fixes: int
+    orphans: Literal["report", "quarantine"]
+    dangling: Literal["withdraw", "restore", "report"]
+    leaks: Literal["report", "collect"]
+    beat_ahead: bool
+    yes: bool
+    margin: timedelta
+    keep: timedelta
+    message: Sequence[UUID]
+    mailbox: Sequence[UUID]
+    user: Sequence[str]
+    scan: bool
+
+
+class Mailmend:
+    """The mail of one keyspace, with its queues: a context, from `mailmend.open`. Thread-safe.
+
+    Nothing is connected to before it is used. What was connected is shared by all later uses, and
+    closed with the context. Every method raises `MailmendError`, or an error derived from it, where
+    the cluster, the broker or the settings are at fault: `what` says what happened, `mend` what to
+    do about it.
+
+        with mailmend.open(host="cassandra1", keyspace="apache_james") as mail:
+            found = mail.check(engine="local")
+            if found.summary.findings:
+                repaired = mail.repair(engine="local", max_fixes=1000)
+                print(repaired.summary.fixed, "mended by the run", repaired.summary.run)
+    """
+
+    def __init__(self, settings: ProgramSettings, writer: WriterSettings | None = None) -> None:
+        self._settings = settings
+        self._writer = writer
+        self._lock = threading.RLock()
+        self._closing = ExitStack()
+        self._is_closed = False
+        self._cluster: OpenCluster | None = None
+        self._messages: MessageStore | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the threads of the messages after their current work, and close the cluster."""
+        with self._lock:
+            self._is_closed = True
+            self._closing.close()
+
+    @property
+    def connection(self) -> ConnectionSettings:
+        """The cluster, its role and its keyspaces, as the settings say it.
+
+        Raises:
+            BadSettings: the role has no password, or a file that is named cannot be read.
+        """
+        return self._settings.connection
+
+    @property
+    def messages(self) -> MessageStore:
+        """The messages, to be written; the ledger, which journals lags, is created if missing.
+
+        A projection that could not be written is a lag (`Stored.lagged`), which a repair mends.
+
+        Raises:
+            SchemaMismatch: the keyspace lacks a table or column that mail is written to.
+            UnsafeRequest: no store is named, and the contents are not in the keyspace's tables.
+            CannotReach: the cluster does not answer.
+        """
+        with self._lock:
+            if self._messages is None:
+                named = self._settings.message_blobs
+                store = message_store(self._opened(), named, _LOG.warning, self._writer)
+                self._messages = self._closing.enter_context(store)
+            return self._messages
+
+    @property
+    def mailboxes(self) -> Mailboxes:
+        """The mailboxes by user and name; `ensure` creates one that is missing, and gives its id.
+
+        Raises:
+            CannotReach: the cluster does not answer.
+        """
+        opened = self._opened()
+        return Mailboxes(opened.mail, opened.clock)
+
+    @property
+    def projections(self) -> tuple[Family, ...]:
+        """The declared families: each a truth with its projections, restricted to the keyspace.
+
+        Raises:
+            UnknownKeyspace: there is no such keyspace.
+            CannotReach: the cluster does not answer.
+        """
+        return self._opened().families()
+
+    def queue(self, name: str | None = None) -> AbstractAsyncContextManager[MailQueue]:
+        """A mail queue over RabbitMQ or Pulsar, as the broker's address says it.
+
+        The queue is an asynchronous context, and belongs to the event loop that enters it.
+
+            async with mail.queue("outgoing") as queue:
+                await queue.enqueue(envelope, content)
+
+        Args:
+            name: of the queue; None: the queue of the settings, else `spool`.
+
+        Raises:
+            WrongUse: no broker is named, or no store of the mails' contents, or the name is wrong.
+            MissingExtra: the broker's library is not installed.
+            CannotReach: the cluster or the broker does not answer.
+        """
+        return self._queue(name)
+
+    def check(
+        self,
+        what: Literal["all", "messages", "queues"] = "all",
+        *,
+        caller: Caller | None = None,
+        **choices: Unpack[CheckChoices],
+    ) -> MendingResult:
+        """Find drift, without writing anything: what `mailmend check` does.
+
+        Args:
+            what: messages, queues where the keyspace has them, or both with the paths of mailboxes.
+            caller: receives findings and progress while they come.
+            choices: how to look.
+
+        Returns:
+            The sums (`summary`) and some findings (`examples`).
+
+        Raises:
+            WrongUse: a choice is not of its kind.
+            CannotReach: the cluster does not answer.
+        """
+        blobs = None
+        pulsar = None
+        if what != "messages":
+            blobs = self._settings.checked_blobs(what)
+            pulsar = self._settings.checked_pulsar(what)
+        chosen = chosen_by(CHECK, choices)
+        request = CheckRequest(
+            connection=self._known(),
+            what=what,
+            blobs=blobs,
+            pulsar=pulsar,
+            **chosen,
+        )
+        return check(request, caller or Caller())
+
+    def repair(
+        self,
+        *,
+        caller: Caller | None = None,
+        **choices: Unpack[RepairChoices],
+    ) -> MendingResult:
+        """Mend drift of messages after a second look: what `mailmend repair messages` does.
+
+        Args:
+            caller: receives findings and progress while they come; is asked about too many fixes.
+            choices: what may be mended, and where.
+
+        Returns:
+            The sums (`summary`), with the run's id to `undo` it by: None after a dry run.
+
+        Raises:
+            FixLimit: more is due than `max_fixes` allows; nothing was written.
+            LeaseHeld: another repair of the keyspace is at work.
+            UnsafeRequest: what may bring back deleted messages was not agreed to (`yes`).
+            CannotReach: the cluster does not answer.
+        """
+        chosen = chosen_by(REPAIR_MESSAGES, choices)
+        return repair(RepairRequest(connection=self._known(), **chosen), caller or Caller())
+
+    def undo(
+        self,
+        run: UUID,
+        *,
+        dry_run: bool = False,
+        no_writers: bool = False,
+        caller: Caller | None = None,
+    ) -> MendingResult:
+        """Put back what a run changed, where it has not changed since: what `mailmend undo` does.
+
+        Args:
+            run: its id, from the result of a repair or of an undo.
+            dry_run: whether nothing is written.
+            no_writers: whether nobody else writes, so that counters need no wait.
+            caller: receives findings and progress while they come.
+
+        Raises:
+            UnknownRun: no such run is kept.
+            CannotReach: the cluster does not answer.
+        """
+        request = UndoRequest(
+            connection=self._known(),
+            run=run,
+            dry_run=dry_run,
+            no_writers=no_writers,
+        )
+        return undo(request, caller or Caller())
+
+    def _known(self) -> ConnectionSettings:
+        if self._is_closed:
+            raise WrongUse("this is closed", mend="Use it within its context, or open it again.")
+        return self._settings.connection
+
+    def _opened(self) -> OpenCluster:
+        """The cluster; the first who asks connects."""
+        with self._lock:
+            connection = self._known()
+            if self._cluster is None:
+                self._cluster = self._closing.enter_context(open_cluster(connection))
+            return self._cluster
+
+    @asynccontextmanager
+    async def _queue(self, name: str | None) -> AsyncIterator[MailQueue]:
+        settings = await asyncio.to_thread(self._settings.queue, name)
+        connecting: AbstractAsyncContextManager[QueueConnections]
+        if settings.pulsar:
+            connecting = topics_of(settings, settings.pulsar, SystemClock(), makes=True)
+        else:
+            opened = await asyncio.to_thread(self._opened)
+            schema = await asyncio.to_thread(live_schema, opened.cluster, opened.mail.name)
+            connecting = tables_and_broker(settings, opened, schema, makes=True)
+        async with connecting as connections, connections.open() as queue:
+            yield queue
+
+
+class AsyncMailmend:
+    """`Mailmend` for programs in an event loop: an asynchronous context, from `open_async`.
+
+    What blocks runs in a thread of its own, which goes on where the caller is cancelled.
+
+        async with mailmend.open_async() as mail:
+            async with mail.queue("spool") as queue:
+                await queue.enqueue(envelope, content)
+            found = await mail.check("messages", engine="local")
+    """
+
+    def __init__(self, blocking: Mailmend) -> None:
+        self._blocking = blocking
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """As `Mailmend.close`."""
+        await asyncio.to_thread(self._blocking.close)
+
+    @property
+    def connection(self) -> ConnectionSettings:
+        """As `Mailmend.connection`."""
+        return self._blocking.connection
+
+    async def messages(self) -> MessageStore:
+        """As `Mailmend.messages`. Its methods block: call them with `asyncio.to_thread`."""
+        return await asyncio.to_thread(lambda: self._blocking.messages)
+
+    async def mailboxes(self) -> Mailboxes:
+        """As `Mailmend.mailboxes`. Its methods block: call them with `asyncio.to_thread`."""
+        return await asyncio.to_thread(lambda: self._blocking.mailboxes)
+
+    async def projections(self) -> tuple[Family, ...]:
+        """As `Mailmend.projections`."""
+        return await asyncio.to_thread(lambda: self._blocking.projections)
+
+    def queue(self, name: str | None = None) -> AbstractAsyncContextManager[MailQueue]:
+        """As `Mailmend.queue`."""
+        return self._blocking.queue(name)
+
+    async def check(
+        self,
+        what: Literal["all", "messages", "queues"] = "all",
+        *,
+        caller: Caller | None = None,
+        **choices: Unpack[CheckChoices],
+    ) -> MendingResult:
+        """As `Mailmend.check`; the caller's functions are called in the thread."""
+        return await asyncio.to_thread(self._blocking.check, what, caller=caller, **choices)
+
+    async def repair(
+        self,
+        *,
+        caller: Caller | None = None,
+        **choices: Unpack[RepairChoices],
+    ) -> MendingResult:
+        """As `Mailmend.repair`; the caller's functions are called in the thread."""
+        return await asyncio.to_thread(self._blocking.repair, caller=caller, **choices)
+
+    async def undo(
+        self,
+        run: UUID,
+        *,
+        dry_run: bool = False,
+        no_writers: bool = False,
+        caller: Caller | None = None,
+    ) -> MendingResult:
+        """As `Mailmend.undo`; the caller's functions are called in the thread."""
+        return await asyncio.to_thread(
+            self._blocking.undo,
+            run,
+            dry_run=dry_run,
+            no_writers=no_writers,
+            caller=caller,
+        )
+
+
+def open(  # noqa: A001 - read as mailmend.open
+    config: str | Path | None = None,
+    profile: str | None = None,
+    *,
+    writer: WriterSettings | None = None,
+    **settings: Unpack[OpenSettings],
+) -> Mailmend:
+    """Open the mail of a keyspace by the settings of the commands; nothing is connected to yet.
+
+    Precedence, lowest first: cqlshrc, settings file, its profile, environment, arguments.
+
+        with mailmend.open() as mail:
+            mailbox = mail.mailboxes.ensure("ann@example.org", "INBOX")
+            new = mailmend.NewMail(*mailmend.split_mail(content), datetime.now(UTC))
+            stored = mail.messages.add(mailbox, new)
+
+    Args:
+        config: the settings file; None: `~/.config/mailmend/config.toml`, where there is one.
+        profile: the name of a profile in that file.
+        writer: how `messages` writes; None: conditionally, as James does by default.
+        settings: as the options of the commands.
+
+    Raises:
+        WrongUse: a setting has no such name, or its value is not of its kind.
+        BadSettings: a file cannot be read, or holds what is no setting.
+    """
+    file = None
+    if config is not None:
+        file = Path(config)
+    return Mailmend(settings_of(file, profile, settings), writer)
+
+
+def open_async(
+    config: str | Path | None = None,
+    profile: str | None = None,
+    *,
+    writer: WriterSettings | None = None,
+    **settings: Unpack[OpenSettings],
+) -> AsyncMailmend:
+    """As `open`, for programs that run in an event loop.
+
+        async with mailmend.open_async() as mail:
+            async with mail.queue("outgoing") as queue:
+                await queue.enqueue(envelope, content)
+
+    Args:
+        config: as for `open`.
+        profile: as for `open`.
+        writer: as for `open`.
+        settings: as for `open`.
+
+    Raises:
+        WrongUse: as `open`.
+        BadSettings: as `open`.
+    """
+    return AsyncMailmend(open(config, profile, writer=writer, **settings))
