@@ -1,15 +1,20 @@
 """The public face of mailmend: what a Python program may rely on.
 
-A service that writes mail takes `MessageStore`; one that works on the mail queue takes `open_queue`; whoever has
-tables of their own declares them (`Table`, `Column`, `Mirror`, `Filter`, `Union`, `Counts`, `Content`, `Family`).
-What the commands do, a program does with `check`, `repair` and `undo`, from a request to a result:
+`open` gives a program all of it in one object, by the settings of the commands; `open_async` does
+the same in an event loop:
 
-    from mailmend import Caller, CheckRequest, ConnectionSettings, check
+    import mailmend
 
-    result = check(CheckRequest(connection=ConnectionSettings(hosts=("cassandra1",)), engine="local"), Caller())
-    print(result.summary.findings)
+    with mailmend.open(host="cassandra1", keyspace="apache_james") as mail:
+        found = mail.check(engine="local")
+        print(found.summary.findings)
 
-Names are loaded when they are first used, so that `import mailmend` needs no driver and costs nothing.
+`Mailmend` tells what the object has. What its methods take, give and raise has a public name too,
+and so have the values of delivery's hooks (`PreDelivery`, `PostDelivery`). Whoever has tables of
+their own declares them (`Table`, `Column`, `Mirror`, `Filter`, `Union`, `Counts`, `Content`,
+`Family`). docs/how-to/use-as-a-library.md has a script of each kind.
+
+Names are loaded when they are first used: `import mailmend` alone needs no driver and costs nothing.
 """
 
 import sys
@@ -31,37 +36,102 @@ if TYPE_CHECKING:
     from mailmend.cql.driver.asynchronous import AsyncKeyspace as AsyncKeyspace
     from mailmend.cql.driver.session import Contact as Contact
     from mailmend.cql.driver.session import connect as connect
+    from mailmend.delivery.mail.attempts import AttemptStage as AttemptStage
+    from mailmend.delivery.mail.attempts import SourceAddress as SourceAddress
+    from mailmend.delivery.mail.attempts import TlsLevel as TlsLevel
+    from mailmend.delivery.mail.entries import EntryEnd as EntryEnd
+    from mailmend.delivery.mail.entries import EntryId as EntryId
+    from mailmend.delivery.mail.hooks import BounceRecipient as BounceRecipient
+    from mailmend.delivery.mail.hooks import DeleteRecipient as DeleteRecipient
+    from mailmend.delivery.mail.hooks import HoldRecipient as HoldRecipient
+    from mailmend.delivery.mail.hooks import HookedAttempt as HookedAttempt
+    from mailmend.delivery.mail.hooks import HookedRecipient as HookedRecipient
+    from mailmend.delivery.mail.hooks import HookOrder as HookOrder
+    from mailmend.delivery.mail.hooks import HookResult as HookResult
+    from mailmend.delivery.mail.hooks import LimitMails as LimitMails
+    from mailmend.delivery.mail.hooks import PostDecision as PostDecision
+    from mailmend.delivery.mail.hooks import PostDelivery as PostDelivery
+    from mailmend.delivery.mail.hooks import PreDecision as PreDecision
+    from mailmend.delivery.mail.hooks import PreDelivery as PreDelivery
+    from mailmend.delivery.mail.hooks import PutOffDelivery as PutOffDelivery
+    from mailmend.delivery.mail.hooks import SuspendMails as SuspendMails
+    from mailmend.delivery.mail.hooks import TryDelivery as TryDelivery
+    from mailmend.delivery.policy.policy import PickupField as PickupField
+    from mailmend.delivery.policy.policy import Threshold as Threshold
+    from mailmend.delivery.policy.rates import DeliveryRate as DeliveryRate
     from mailmend.mailqueue.blobs.cassandra import open_cassandra as open_cassandra
     from mailmend.mailqueue.blobs.object_storage import open_files as open_files
     from mailmend.mailqueue.blobs.object_storage import open_s3 as open_s3
     from mailmend.mailqueue.blobs.s3 import S3Settings as S3Settings
+    from mailmend.mailqueue.queue import AffectedMails as AffectedMails
+    from mailmend.mailqueue.queue import Delays as Delays
+    from mailmend.mailqueue.queue import Dequeued as Dequeued
     from mailmend.mailqueue.queue import MailQueue as MailQueue
     from mailmend.mailqueue.rabbitmq.mail_queue import open_queue as open_queue
+    from mailmend.mailqueue.rules.mails import Listed as Listed
+    from mailmend.mailqueue.rules.mails import ListingPosition as ListingPosition
     from mailmend.mailqueue.rules.mails import Mail as Mail
     from mailmend.mailqueue.rules.mails import MailFilter as MailFilter
+    from mailmend.mailqueue.rules.mails import QueuedMail as QueuedMail
     from mailmend.mailqueue.rules.mails import queue_name as queue_name
+    from mailmend.mailqueue.rules.size import Size as Size
+    from mailmend.model.errors import AccessDenied as AccessDenied
+    from mailmend.model.errors import BadSettings as BadSettings
+    from mailmend.model.errors import BlobMissing as BlobMissing
+    from mailmend.model.errors import BlobsUnreachable as BlobsUnreachable
+    from mailmend.model.errors import CannotReach as CannotReach
+    from mailmend.model.errors import Contended as Contended
+    from mailmend.model.errors import Delayed as Delayed
     from mailmend.model.errors import ExitCode as ExitCode
+    from mailmend.model.errors import FixLimit as FixLimit
+    from mailmend.model.errors import LeaseHeld as LeaseHeld
     from mailmend.model.errors import MailmendError as MailmendError
+    from mailmend.model.errors import MissingExtra as MissingExtra
+    from mailmend.model.errors import PublishFailed as PublishFailed
+    from mailmend.model.errors import SchemaMismatch as SchemaMismatch
+    from mailmend.model.errors import Unjournalled as Unjournalled
+    from mailmend.model.errors import UnknownKeyspace as UnknownKeyspace
+    from mailmend.model.errors import UnknownMessage as UnknownMessage
+    from mailmend.model.errors import UnknownRun as UnknownRun
+    from mailmend.model.errors import UnsafeRequest as UnsafeRequest
+    from mailmend.model.errors import WrongUse as WrongUse
+    from mailmend.model.ids import EnqueueId as EnqueueId
     from mailmend.model.ids import MailboxId as MailboxId
+    from mailmend.model.ids import MessageId as MessageId
+    from mailmend.model.ids import ModSeq as ModSeq
+    from mailmend.model.ids import QueueName as QueueName
+    from mailmend.model.ids import Uid as Uid
+    from mailmend.model.operations import Level as Level
+    from mailmend.model.operations import Seen as Seen
     from mailmend.model.projections.family import Content as Content
     from mailmend.model.projections.family import Counts as Counts
     from mailmend.model.projections.family import Family as Family
     from mailmend.model.projections.family import Filter as Filter
     from mailmend.model.projections.family import Union as Union
+    from mailmend.model.projections.findings import Finding as Finding
     from mailmend.model.projections.projection import Mirror as Mirror
+    from mailmend.model.projections.verdicts import Verdict as Verdict
     from mailmend.model.table import Column as Column
     from mailmend.model.table import Table as Table
     from mailmend.opening import AsyncMailmend as AsyncMailmend
+    from mailmend.opening import CheckChoices as CheckChoices
     from mailmend.opening import Mailmend as Mailmend
+    from mailmend.opening import OpenSettings as OpenSettings
+    from mailmend.opening import RepairChoices as RepairChoices
     from mailmend.opening import open as open  # noqa: A004 - read as mailmend.open
     from mailmend.opening import open_async as open_async
     from mailmend.repair.clock import SystemClock as SystemClock
+    from mailmend.repair.mending.engine import RepairResult as RepairResult
+    from mailmend.repair.store.mailboxes import BadName as BadName
+    from mailmend.repair.store.mailboxes import Mailboxes as Mailboxes
+    from mailmend.repair.store.message import Attachment as Attachment
     from mailmend.repair.store.message import Flags as Flags
     from mailmend.repair.store.message import FlagsChange as FlagsChange
     from mailmend.repair.store.message import FlagsMode as FlagsMode
     from mailmend.repair.store.message import MessageKey as MessageKey
     from mailmend.repair.store.message import NewMail as NewMail
     from mailmend.repair.store.message import Stored as Stored
+    from mailmend.repair.store.message import SystemFlag as SystemFlag
     from mailmend.repair.store.message import parse_flags as parse_flags
     from mailmend.repair.store.message import split_mail as split_mail
     from mailmend.repair.store.message_store import MessageStore as MessageStore
@@ -69,37 +139,102 @@ if TYPE_CHECKING:
     from mailmend.repair.store.writes import WriterSettings as WriterSettings
 
 _NAMES_IN: Final = {
-    "mailmend.opening": ("AsyncMailmend", "Mailmend", "open", "open_async"),
     "mailmend.admin.frame.caller": ("Caller",),
+    "mailmend.admin.frame.settings": ("ConnectionSettings",),
     "mailmend.admin.messages.check": ("check",),
     "mailmend.admin.messages.mending": ("CheckRequest", "MendingResult"),
     "mailmend.admin.messages.repair": ("RepairRequest", "repair"),
     "mailmend.admin.messages.runs": ("UndoRequest", "undo"),
-    "mailmend.admin.frame.settings": ("ConnectionSettings",),
     "mailmend.cql.driver.asynchronous": ("AsyncKeyspace",),
     "mailmend.cql.driver.session": ("Contact", "connect"),
+    "mailmend.delivery.mail.attempts": ("AttemptStage", "SourceAddress", "TlsLevel"),
+    "mailmend.delivery.mail.entries": ("EntryEnd", "EntryId"),
+    "mailmend.delivery.mail.hooks": (
+        "BounceRecipient",
+        "DeleteRecipient",
+        "HoldRecipient",
+        "HookOrder",
+        "HookResult",
+        "HookedAttempt",
+        "HookedRecipient",
+        "LimitMails",
+        "PostDecision",
+        "PostDelivery",
+        "PreDecision",
+        "PreDelivery",
+        "PutOffDelivery",
+        "SuspendMails",
+        "TryDelivery",
+    ),
+    "mailmend.delivery.policy.policy": ("PickupField", "Threshold"),
+    "mailmend.delivery.policy.rates": ("DeliveryRate",),
     "mailmend.mailqueue.blobs.cassandra": ("open_cassandra",),
     "mailmend.mailqueue.blobs.object_storage": ("open_files", "open_s3"),
     "mailmend.mailqueue.blobs.s3": ("S3Settings",),
-    "mailmend.mailqueue.queue": ("MailQueue",),
+    "mailmend.mailqueue.queue": ("AffectedMails", "Delays", "Dequeued", "MailQueue"),
     "mailmend.mailqueue.rabbitmq.mail_queue": ("open_queue",),
-    "mailmend.model.errors": ("ExitCode", "MailmendError"),
-    "mailmend.model.ids": ("MailboxId",),
+    "mailmend.mailqueue.rules.mails": (
+        "Listed",
+        "ListingPosition",
+        "Mail",
+        "MailFilter",
+        "QueuedMail",
+        "queue_name",
+    ),
+    "mailmend.mailqueue.rules.size": ("Size",),
+    "mailmend.model.errors": (
+        "AccessDenied",
+        "BadSettings",
+        "BlobMissing",
+        "BlobsUnreachable",
+        "CannotReach",
+        "Contended",
+        "Delayed",
+        "ExitCode",
+        "FixLimit",
+        "LeaseHeld",
+        "MailmendError",
+        "MissingExtra",
+        "PublishFailed",
+        "SchemaMismatch",
+        "Unjournalled",
+        "UnknownKeyspace",
+        "UnknownMessage",
+        "UnknownRun",
+        "UnsafeRequest",
+        "WrongUse",
+    ),
+    "mailmend.model.ids": ("EnqueueId", "MailboxId", "MessageId", "ModSeq", "QueueName", "Uid"),
+    "mailmend.model.operations": ("Level", "Seen"),
+    "mailmend.model.projections.family": ("Content", "Counts", "Family", "Filter", "Union"),
+    "mailmend.model.projections.findings": ("Finding",),
+    "mailmend.model.projections.projection": ("Mirror",),
+    "mailmend.model.projections.verdicts": ("Verdict",),
+    "mailmend.model.table": ("Column", "Table"),
+    "mailmend.opening": (
+        "AsyncMailmend",
+        "CheckChoices",
+        "Mailmend",
+        "OpenSettings",
+        "RepairChoices",
+        "open",
+        "open_async",
+    ),
+    "mailmend.repair.clock": ("SystemClock",),
+    "mailmend.repair.mending.engine": ("RepairResult",),
+    "mailmend.repair.store.mailboxes": ("BadName", "Mailboxes"),
     "mailmend.repair.store.message": (
+        "Attachment",
         "Flags",
         "FlagsChange",
         "FlagsMode",
         "MessageKey",
         "NewMail",
         "Stored",
+        "SystemFlag",
         "parse_flags",
         "split_mail",
     ),
-    "mailmend.model.projections.family": ("Content", "Counts", "Family", "Filter", "Union"),
-    "mailmend.model.projections.projection": ("Mirror",),
-    "mailmend.mailqueue.rules.mails": ("Mail", "MailFilter", "queue_name"),
-    "mailmend.model.table": ("Column", "Table"),
-    "mailmend.repair.clock": ("SystemClock",),
     "mailmend.repair.store.message_store": ("MessageStore",),
     "mailmend.repair.store.writes": ("StampSource", "WriterSettings"),
 }

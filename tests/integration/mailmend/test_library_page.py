@@ -1,0 +1,82 @@
+"""Each script of docs/how-to/use-as-a-library.md runs as it stands, against a real Cassandra and RabbitMQ."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from mailmend.cql.driver.session import connect
+from mailmend.model.catalog.james_tables import BLOB_PARTS, BLOBS
+from mailmend.model.keyspace import Schema
+from tests.support.brokers import Broker
+from tests.support.checkout import CHECKOUT
+from tests.support.commands import contact_of
+from tests.support.keyspaces import MAIL, created, dropped
+from tests.support.real_queue import QUEUE_SCHEMA
+from tests.support.servers import CassandraServer
+
+PAGE = (CHECKOUT / "docs" / "how-to" / "use-as-a-library.md").read_text()
+SCRIPTS = dict(re.findall(r"^## ([^\n]+)\n(?:(?!^## ).)*?^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
+PRINTED = {
+    "Write mail": r"stored under the uid 1 lagged: False\n",
+    "Check, repair, undo": r"imapUidTable has \d+ tables\n(.*\n)*drift: \{\}\nmended: \{\} left: \{\}\n(.*\n)?",
+    "Send and receive through a queue": r"\('bob@example.org',\) 52 bytes\ndrift of queues: \{\}\n",
+    "In Django or Flask": r"1\n",
+    "Decide deliveries": "",
+    "Errors": r"there is no run .* \| .*\n",
+}
+"""What each prints: the scripts run in this order, in one keyspace."""
+
+
+@pytest.fixture(scope="module")
+def settings(
+    cassandra: CassandraServer, rabbitmq: Broker, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Mapping[str, str]]:
+    """The environment of a program that has the servers as its settings."""
+    name = f"g_library_{uuid4().hex[:8]}"
+    home = str(tmp_path_factory.mktemp("home"))
+    tables = (*MAIL.tables, *QUEUE_SCHEMA.tables, BLOBS, BLOB_PARTS)
+    ours = {key: value for key, value in os.environ.items() if not key.startswith("MAILMEND_")}
+    with connect(contact_of(cassandra)) as cluster, rabbitmq.vhost() as vhost:
+        created(cluster, name, Schema(MAIL.types, tables))
+        yield {
+            **ours,
+            "HOME": home,
+            "XDG_CONFIG_HOME": f"{home}/config",
+            "XDG_DATA_HOME": f"{home}/data",
+            "MAILMEND_HOST": cassandra.host,
+            "MAILMEND_PORT": str(cassandra.port),
+            "MAILMEND_KEYSPACE": name,
+            "MAILMEND_LEDGER_KEYSPACE": f"{name}_ledger",
+            "MAILMEND_BROKER": rabbitmq.url(vhost),
+            "MAILMEND_BLOBS": "cassandra:",
+        }
+        dropped(cluster, (name, f"{name}_ledger"))
+
+
+def test_every_script_of_the_page_is_here() -> None:
+    assert list(SCRIPTS) == list(PRINTED)
+    assert PAGE.count("```python") == len(SCRIPTS)
+
+
+@pytest.mark.parametrize("title", PRINTED)
+def test_the_script_runs_as_it_stands(title: str, settings: Mapping[str, str], tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPTS[title])
+
+    ended = subprocess.run(
+        [sys.executable, str(script)],
+        env=settings,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert re.fullmatch(PRINTED[title], ended.stdout), ended.stdout
