@@ -19,7 +19,7 @@ STAMP  := $(VENV)/.installed-$(DRIVER)-$(patsubst %,%-,$(filter-out spark,$(SPAR
 
 # Tests of rules that touch neither disk nor network, and of pages: seconds.
 PURE  := $(addprefix tests/unit/,model cql/schema cql/statements mailqueue/rules delivery/policy delivery/mail)
-PAGES := $(addprefix tests/unit/,test_architecture_page.py test_design_page.py test_adr_index.py admin/test_runbook.py)
+PAGES := $(addprefix tests/unit/,test_architecture_page.py test_design_page.py test_adr_index.py test_pages.py admin/test_runbook.py)
 
 TESTS = $(if $(ARGS),$(BIN)/pytest $(1) $(ARGS),$(BIN)/python -m tests.lanes $(1))
 

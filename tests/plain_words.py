@@ -37,7 +37,7 @@ HARD: Final = re.compile(
 )
 CODE: Final = re.compile(r"^( *)```.*?^\1```|`[^`\n]*`", re.DOTALL | re.MULTILINE)
 PAGES: Final = {
-    "docs": ("docs/*.md", "docs/contributing/*.md"),
+    "docs": ("docs/*.md", "docs/contributing/*.md", "docs/tutorials/*.md", "docs/how-to/*.md", "docs/concepts/*.md"),
     "adr": ("docs/adr/*.md",),
     "runbooks": ("runbooks/*.md",),
     "front": ("README.md", "CONTRIBUTING.md", "SECURITY.md"),

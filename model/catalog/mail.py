@@ -22,7 +22,7 @@ TWCS_MESSAGES = Compaction(
 )
 """Time windows for the message tables, the design's default.
 
-The README and `schema advise` say what they cost where rows are updated late.
+docs/concepts/guarantees.md and `schema advise` say what they cost where rows are updated late.
 """
 
 

@@ -9,10 +9,10 @@ from mailmend.model.sizes import TableSize
 SPARK_ROWS_MIN: Final = 1_000_000
 """The number of truth rows from which `auto` chooses Spark; below it Spark's start costs more than its speed saves.
 
-Measured: whole checks of 200,000 messages, 18 s with the local engine and 31 s with Spark (README
-"How fast"; two cores); some 13 of the 18 s are reading and comparing, which grow with the rows.
-Spark's scan alone, in a session that is ready: 10 s for 100,000 messages and 50 s for 1 million, on
-a Cassandra that was slower.
+Measured: whole checks of 200,000 messages, 18 s with the local engine and 31 s with Spark
+(docs/performance.md; two cores); some 13 of the 18 s are reading and comparing, which grow with the
+rows. Spark's scan alone, in a session that is ready: 10 s for 100,000 messages and 50 s for 1
+million, on a Cassandra that was slower.
 
 Extrapolated: 18 s and 65 s for each further million meet 31 s and 44 s for each at some 800,000;
 the next round number is taken, because Spark also takes a gigabyte of memory. No whole check was

@@ -1,4 +1,4 @@
-"""`make bench`: every figure of the README in one run, as a table and as bench-results/bench.json.
+"""`make bench`: every figure of docs/performance.md in one run, as a table and as bench-results/bench.json.
 
 Ratios count, not seconds: everything that is compared runs in turn on the same servers.
 """

@@ -12,11 +12,16 @@ import pytest
 from mailmend.admin.main import mailmend as root
 from tests.support.checkout import CHECKOUT
 
-PAGES: Final = [CHECKOUT / "README.md", *sorted(CHECKOUT.glob("docs/*.md")), *sorted(CHECKOUT.glob("runbooks/*.md"))]
+FOLDERS: Final = ("docs", "docs/tutorials", "docs/how-to", "docs/concepts", "runbooks")
+PAGES: Final = [
+    CHECKOUT / "README.md",
+    *(page for folder in FOLDERS for page in sorted(CHECKOUT.glob(f"{folder}/*.md"))),
+]
 IDS: Final = ("RUN", "UNDO_RUN", "ID", "$RUN", "$MAIL", "$MAILBOX", "$MESSAGE", "$SUSPENSION", "$CONDITION")
 STANDING_FOR: Final = {
     "$KEYSPACE": "apache_james",
     "$QUEUE": "spool",
+    "$FILE": "archive.mbox",
     "$PULSAR_ADMIN": "http://pulsar.example.org:8080",
     **dict.fromkeys((*IDS, "6e0ab5e0-8d1c-..."), "6e0ab5e0-8d1c-11f0-9a5e-0242ac120002"),
 }

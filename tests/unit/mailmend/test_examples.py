@@ -1,6 +1,5 @@
 """What the pages show of the public face runs as it stands there."""
 
-import ast
 import asyncio
 import re
 from datetime import timedelta
@@ -15,39 +14,45 @@ from mailmend.admin.frame.settings import ConnectionSettings
 from tests.support.cluster_twin import cluster_in_memory
 from tests.support.queues import CONTENT, TwinQueue, mail
 
-_PAGES = {
+_BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
+_GUIDE = Path("docs/how-to/use-from-python.md")
+_EXAMPLES = {
     "mailmend": re.findall(r"(?:^    .*\n|^\n(?=    ))+", mailmend.__doc__ or "", re.MULTILINE),
-    "README.md": re.findall(r"```python\n(.*?)```", Path("README.md").read_text(), re.DOTALL),
+    "README.md": _BLOCK.findall(Path("README.md").read_text()),
+    _GUIDE.name: _BLOCK.findall(_GUIDE.read_text()),
 }
 
 
-class _Delivered(Exception):
-    """The mail reached its deliverer."""
+def run_example(page: str, example: str) -> dict[str, Any]:
+    """Run it as a module of its own, with no name but Python's, and return its names."""
+    names: dict[str, Any] = {"__name__": "example"}
+    exec(compile(dedent(example), page, "exec"), names)
+    return names
 
 
-async def _deliver(_mail: object, content: bytes) -> None:
-    raise _Delivered(content)
-
-
-def _at_once(**_: int) -> timedelta:
-    """Nobody else is at work who would publish a delayed mail."""
-    return timedelta()
-
-
-@pytest.mark.parametrize("page", _PAGES)
+@pytest.mark.parametrize("page", _EXAMPLES)
 def test_every_example_runs_as_it_stands(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    twin = TwinQueue()
-    sides = {name: getattr(twin, name) for name in ("tables", "broker", "blobs", "clock")}
-    rest = {name: getattr(mailmend, name) for name in ("open_queue", "queue_name")}
     cluster_in_memory(monkeypatch, ConnectionSettings().keyspace)
-    for example in _PAGES[page]:
-        names: dict[str, Any] = {**sides, **rest, "timedelta": _at_once, "mail": mail("one"), "content": CONTENT}
-        code = compile(dedent(example), page, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-        run = eval(code, {**names, "deliver": _deliver})
-        if run is not None:
-            with pytest.raises(_Delivered, match="Its body"):
-                asyncio.run(run)
-    assert _PAGES[page]
+
+    for example in _EXAMPLES[page]:
+        assert run_example(page, example)
+    assert _EXAMPLES[page]
+
+
+def test_the_example_of_a_queue_delivers_what_it_enqueues() -> None:
+    twin = TwinQueue()
+    (forward,) = (example for example in _EXAMPLES[_GUIDE.name] if "open_queue" in example)
+
+    class DeliveredError(Exception):
+        """The mail reached its deliverer; without it the example waits for more mails."""
+
+    async def deliver(_mail: object, content: bytes) -> None:
+        raise DeliveredError(content)
+
+    run = run_example(_GUIDE.name, forward)["forward"]
+    parts = (twin.tables, twin.broker, twin.blobs, twin.clock)
+    with pytest.raises(DeliveredError, match="Its body"):
+        asyncio.run(run(*parts, mail("one"), CONTENT, deliver, delay=timedelta()))
 
 
 def test_a_check_of_what_it_does_not_know_is_refused() -> None:

@@ -29,7 +29,7 @@ class Nodes:
 
 
 def test_the_defaults_keep_the_law() -> None:
-    """What applies when nobody says anything is safe, and is what the README says."""
+    """What applies when nobody says anything is safe, and is what docs/concepts/guarantees.md says."""
     timing = Timing()
     assert (timing.margin_seconds, timing.skew_seconds, timing.stamp_age_seconds) == (30, 5, 20)
     assert timing.margin_seconds > timing.skew_seconds + timing.stamp_age_seconds

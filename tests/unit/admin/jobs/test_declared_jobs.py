@@ -232,9 +232,9 @@ def test_commands_with_their_options_are_jobs(mailmend: CommandLine, declare: De
     assert only(mailmend("jobs", "list", "--json"))["command"] == command.split()
 
 
-def test_the_readme_shows_a_whole_example(mailmend: CommandLine, declare: Declare) -> None:
-    readme = (CHECKOUT / "README.md").read_text()
-    (example,) = re.findall(r"```toml\n(.*?)```", readme, re.DOTALL)
+def test_the_page_of_jobs_shows_a_whole_example(mailmend: CommandLine, declare: Declare) -> None:
+    page = (CHECKOUT / "docs" / "how-to" / "schedule-jobs.md").read_text()
+    (example,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
     declare(example)
 
     ended = mailmend("jobs", "list", "--json")
