@@ -186,6 +186,14 @@ class MemoryTopics:
             for one in topic.subscriptions.values() if name in topics or not topics else ():
                 one.written = set(one.acked)
 
+    def in_hand(self, topic: str, subscription: str) -> list[StoredMessage]:
+        """What consumers have and have not acknowledged."""
+        found = self._topics.get(topic)
+        if found is None:
+            return []
+        held = found.subscriptions.get(subscription, _Subscription()).held
+        return [message for message in found.messages if message.place in held]
+
     def die(self) -> None:
         """Be killed, and begin anew: what was not written is forgotten, and what nobody acknowledged comes again."""
         for topic in self._topics.values():
