@@ -23,7 +23,7 @@ PAGES := $(addprefix tests/unit/,test_architecture_page.py test_design_page.py t
 
 TESTS = $(if $(ARGS),$(BIN)/pytest $(1) $(ARGS),$(BIN)/python -m tests.lanes $(1))
 
-.PHONY: help demo test test-all test-of quick pages environment check verify mutate bench format zip clean
+.PHONY: help demo test test-all test-of quick pages environment check verify mutate bench format zip release-check clean
 
 help: ## Say what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -91,6 +91,9 @@ zip: $(STAMP) ## The packages as dist/mailmend.zip, for spark-submit --py-files
 format: $(STAMP) ## Put the source into its one form
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
+
+release-check: check ## What a release has to pass without network: same bytes twice, absolute links, a changelog, an SBOM
+	$(BIN)/python -m tests.release_check
 
 clean: ## Remove what was built
 	rm -rf $(VENV) $(VENV)-scylla $(VENV)-spark4 .uv dist build bench-results .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
