@@ -118,6 +118,8 @@ spec:
                   value: /var/lib/mailmend
                 - name: XDG_DATA_HOME
                   value: /var/lib
+                - name: XDG_CACHE_HOME
+                  value: /var/lib/mailmend/.cache
               envFrom:
                 - secretRef:
                     name: mailmend-environment

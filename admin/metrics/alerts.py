@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from textwrap import indent
 from typing import Final
 
 _DAY: Final = 86_400
@@ -319,6 +320,25 @@ groups:
 def rules_file(alerts: Sequence[AlertRule] = ALERTS) -> str:
     """The alerts as a file of rules; every text in YAML's double quotes, which are JSON's."""
     return _HEAD + "".join(line + "\n" for alert in alerts for line in _lines(alert))
+
+
+_RULE_HEAD: Final = """\
+# The alerts of docs/monitoring/alerts.yml for the Prometheus operator.
+# Made by `python -m mailmend.admin.metrics.reference`.
+apiVersion: monitoring.coreos.com/v1
+kind: PrometheusRule
+metadata:
+  name: mailmend
+  labels:
+    app.kubernetes.io/name: mailmend
+spec:
+"""
+
+
+def prometheus_rule() -> str:
+    """The alerts as an object of Kubernetes, which the Prometheus operator reads."""
+    groups = "".join(line for line in rules_file().splitlines(keepends=True) if line[0] != "#")
+    return _RULE_HEAD + indent(groups, "  ")
 
 
 def _lines(alert: AlertRule) -> Iterator[str]:

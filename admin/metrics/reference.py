@@ -1,4 +1,4 @@
-"""What is generated of the metrics: `docs/metrics.md`, and the files of alerts and dashboard in `docs/monitoring`.
+"""What is generated of the metrics: `docs/metrics.md`, the files of alerts and dashboard.
 
 `python -m mailmend.admin.metrics.reference` writes them; with `--check` it exits 1 when one of them
 is not up to date. The dashboard is Grafana's, as code: panels as data, rendered as the JSON that
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from mailmend.admin.metrics.alerts import ALERTS, rules_file
+from mailmend.admin.metrics.alerts import ALERTS, prometheus_rule, rules_file
 from mailmend.admin.metrics.declared import JOBS, LEDGER, RUNS
 from mailmend.cql.generated import write_or_check
 from mailmend.delivery.metrics import DELIVERY_METRICS, LISTENER_METRICS
@@ -258,6 +258,7 @@ def _panels() -> Iterator[dict[str, Any]]:
 
 
 DOCS: Final = Path(__file__).resolve().parents[2] / "docs"
+MANIFESTS: Final = DOCS.with_name("deploy") / "kubernetes" / "components" / "monitoring"
 
 _HEAD: Final = """\
 # Metrics, alerts, dashboard
@@ -323,6 +324,7 @@ def main(arguments: list[str]) -> int:
         DOCS / "metrics.md": page_text(),
         DOCS / "monitoring" / "alerts.yml": rules_file(),
         DOCS / "monitoring" / "dashboard.json": dashboard_json(),
+        MANIFESTS / "prometheus-rule.yaml": prometheus_rule(),
     }
     otherwise = "is not what the declarations say: python -m mailmend.admin.metrics.reference writes it anew"
     return max(write_or_check(arguments, file, text, otherwise) for file, text in files.items())

@@ -280,6 +280,8 @@ def test_a_cronjob_never_runs_twice_at_once_and_has_a_deadline() -> None:
     assert found["startingDeadlineSeconds"] == 8 * 3600, "a missed run runs"
     assert pod["template"]["spec"]["enableServiceLinks"] is False, "a Service `mailmend` would set MAILMEND_PORT"
     (container,) = pod["template"]["spec"]["containers"]
+    folders = {variable["name"]: variable["value"] for variable in container["env"]}
+    assert folders["XDG_CACHE_HOME"].startswith("/var/lib/mailmend/"), "jars are fetched there, and / is read-only"
     assert container["command"][:4] == ["mailmend", "jobs", "run", "nightly-repair"]
 
 
