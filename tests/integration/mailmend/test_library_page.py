@@ -25,10 +25,10 @@ SCRIPTS = dict(re.findall(r"^## ([^\n]+)\n(?:(?!^## ).)*?^```python\n(.*?)^```$"
 PRINTED = {
     "Write mail": r"stored under the uid 1 lagged: False\n",
     "Check, repair, undo": r"imapUidTable has \d+ tables\n(.*\n)*drift: \{\}\nmended: \{\} left: \{\}\n(.*\n)?",
-    "Send and receive through a queue": r"\('bob@example.org',\) 52 bytes\ndrift of queues: \{\}\n",
+    "Send and receive through a queue": r"\('bob@example.org',\) 52 bytes\ndrift: \{\}\n",
     "In Django or Flask": r"1\n",
     "Decide deliveries": "",
-    "Errors": r"there is no run .* \| .*\n",
+    "Errors": r"the ledger holds no run .* \| .*\n",
 }
 """What each prints: the scripts run in this order, in one keyspace."""
 
