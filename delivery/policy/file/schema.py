@@ -29,7 +29,6 @@ def policy_schema() -> JsonSchema:
     """The schema of a policy file as YAML 1.2 reads it, of draft 2020-12."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": "https://raw.githubusercontent.com/mailmend/mailmend/main/docs/policy.schema.json",
         "title": "Policies of mailmend delivery serve",
         "description": "A list of policies alone, or below `policies`, next to what else a file may hold.",
         "if": {"type": "array"},
