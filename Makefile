@@ -1,6 +1,6 @@
 # Everything bootstraps itself: Python 3.11 or later and Java 17 are all that must be there.
 #   make demo    see the main job done on a real Cassandra
-#   make test    check, and test every claim on real servers
+#   make test    check, and the tests on real servers; make test-all has those that it leaves out
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
@@ -39,7 +39,7 @@ $(STAMP): pyproject.toml uv.lock | $(UV)
 demo: $(STAMP) ## Write mail, break it, find it, mend it, prove it, undo and redo it
 	$(BIN)/mailmend demo
 
-test: check ## Check, then every claim, in three lanes (on a real Cassandra, Spark, RabbitMQ and S3)
+test: check ## Check, then the tests in three lanes (on a real Cassandra, Spark, RabbitMQ, Pulsar and S3)
 	$(call TESTS)
 
 test-all: check ## The same, whole: long runs, more examples, then with ScyllaDB's driver and with Spark 4: before a release

@@ -331,8 +331,9 @@ SERVE: Final = Command(
         ),
         option(
             "--smtp-tls",
-            "How connections to the next server are secured: optional takes any certificate, and goes without where "
-            "TLS is not offered or fails.",
+            "How connections to the next server are secured. optional takes any certificate, and "
+            "goes without where TLS is not offered or fails. required takes any certificate too: only "
+            "required-and-verified verifies it, and the server's name in it.",
             type=click.Choice([level.value for level in TlsLevel]),
             default=TlsLevel.OPTIONAL.value,
         ),

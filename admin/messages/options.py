@@ -53,7 +53,12 @@ SCANNING_ALL: Final = (
         type=click.Choice(_ENGINES),
         default="auto",
     ),
-    option("--master", "Spark's master. [default: local[*], or spark-submit's]", metavar="URL"),
+    option(
+        "--master",
+        "Spark's master: local[N] or spark://HOST:PORT; yarn and k8s:// are passed on, and have "
+        "never been tried. [default: local[*], or spark-submit's]",
+        metavar="URL",
+    ),
     option(
         "--spark-conf",
         "A setting of Spark's own, like spark.executor.memory=2g; may be given again. No secrets.",

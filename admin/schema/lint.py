@@ -446,7 +446,9 @@ LINT: Final = Command(
         ),
         option(
             "--server-version",
-            "Version of Cassandra: 3.11, 4.0, 4.1, 5.0, or scylla. [default: the live server's; 5.0 for files]",
+            "Version of Cassandra: 3.11, 4.0, 4.1, 5.0, or scylla. What 4.1 and 5.0 accept was "
+            "tried; the others are judged by their documentation. [default: the live server's; 5.0 for "
+            "files]",
             type=_RELEASE,
             metavar="VERSION",
         ),

@@ -1,4 +1,4 @@
-"""How much is tried: `make test` shows each claim, `make test-all` (`--all`) tries whole matrices and more examples.
+"""How much is tried: `make test-all` (`--all`) has whole matrices, long runs and more examples, `make test` the rest.
 
 What `make test` leaves out is marked `thorough`, and it says how many tests that are. Chance begins at seeds that are
 kept, and in CI at one more that is drawn for the run.
