@@ -6,7 +6,9 @@ commands that messages show.
 
 import re
 import shlex
+from collections.abc import Collection
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Final
 
 _SHOWN = 100
@@ -18,6 +20,14 @@ NOTE_BYTES_MAX: Final = 2_048
 _CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """What a terminal obeys instead of showing it: controls but line feed and tab, changes of direction; and surrogates."""
 
+NAMES_SHOWN: Final = 50
+"""The largest number of names that an error lists."""
+
+_NAMES_COMPARED: Final = 1_000
+"""A misspelt name is not compared with more names: each comparison takes microseconds."""
+
+_NAME_CHARACTERS: Final = 80
+
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
 _CUT: Final = "..."
@@ -26,6 +36,46 @@ _CUT: Final = "..."
 def is_digits(text: str) -> bool:
     """Whether the text has only the digits 0 to 9, and at least one."""
     return text.isascii() and text.isdigit()
+
+
+def similar_name(name: str, known: Collection[str], least: float = 0.6) -> str:
+    """The known name that is most like a misspelt one, in whatever case; "" where none is like it.
+
+    Args:
+        name: a longer one than 80 characters is like none.
+        known: of more than 1,000 names none is like it.
+        least: the similarity that is enough; 1.0 means that only the case may differ.
+    """
+    if len(name) > _NAME_CHARACTERS or len(known) > _NAMES_COMPARED:
+        return ""
+    by_lower = {known_name.lower(): known_name for known_name in known}
+    for near in get_close_matches(name.lower(), by_lower, 1, least):
+        return by_lower[near]
+    return ""
+
+
+def names_instead(
+    name: str,
+    known: Collection[str],
+    there_are: str = "There are",
+    mark: str = "",
+) -> str:
+    """What to write instead of a name that nothing has: the most similar one, then all of them.
+
+    Args:
+        name: the misspelt one.
+        known: the names that there are, in the order in which they are listed; 50 at most are.
+        there_are: what comes before the names.
+        mark: what a name has before it where it is used.
+    """
+    shown = ", ".join(list(known)[:NAMES_SHOWN]) or "none"
+    if len(known) > NAMES_SHOWN:
+        shown = f"{shown} and {len(known) - NAMES_SHOWN:,} more"
+    listed = f"{there_are}: {shown}."
+    near = similar_name(name, known)
+    if not near:
+        return listed
+    return f"Did you mean {mark + near!r}? {listed}"
 
 
 def keyspace_option(keyspace: str) -> str:

@@ -24,6 +24,7 @@ from mailmend.delivery.mail.entries import EntryChange, QueuedEntry
 from mailmend.delivery.policy.counters import PolicyChanges
 from mailmend.delivery.policy.explaining import NextSource, SourceExplanation, as_in_file, explain_by, next_source
 from mailmend.delivery.policy.file.description import INCOMING, POLICY, QUOTA, SUSPENSION
+from mailmend.delivery.policy.file.forms import BadPolicyFile
 from mailmend.delivery.policy.file.reading import PolicyFile
 from mailmend.delivery.policy.orders import Order, OrderKind, PlacedCondition
 from mailmend.delivery.policy.policies import DocumentPath, PickupPolicies
@@ -67,7 +68,10 @@ class PoliciesInForce:
     def _read_file(self) -> PolicyFile | None:
         if self.file is None:
             return None
-        return policy_file(self.file)
+        try:
+            return policy_file(self.file)
+        except BadPolicyFile as error:
+            raise error.in_short from None
 
     @property
     def said(self) -> PickupPolicies:

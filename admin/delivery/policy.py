@@ -1,6 +1,7 @@
 """`mailmend policy`: policy files, looked at without a server, and temporary limits of a queue."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -9,20 +10,20 @@ import click
 
 from mailmend.admin.delivery.connections import policy_file
 from mailmend.admin.delivery.options import OF_A_QUEUE, WHY, list_command, of_kind, remove_command
-from mailmend.admin.delivery.policy_explain import EXPLAIN, FILE_ARGUMENT
+from mailmend.admin.delivery.policy_explain import EXPLAIN
 from mailmend.admin.frame.command import Command, CommandGroup, Late, Shared, Values
 from mailmend.admin.frame.document import Document, Grid, Part, Verbatim
 from mailmend.admin.frame.kinds import Duration, ParsedValue
-from mailmend.admin.frame.options import flag, option
+from mailmend.admin.frame.options import FILE, flag, option
 from mailmend.admin.frame.values import fields_json, plain, printable
 from mailmend.admin.queue.options import DRY_RUN, QUEUE_ARGUMENT
-from mailmend.delivery.policy.file.forms import BadPolicyFile, JsonSchema
+from mailmend.delivery.policy.file.forms import CUT, BadPolicyFile, JsonSchema
 from mailmend.delivery.policy.file.schema import policy_schema, schema_text
 from mailmend.delivery.policy.lint import PolicyRule, lint_policies
 from mailmend.delivery.policy.orders import ORDER_MAX, OrderKind, normal_value
 from mailmend.delivery.policy.policy import PickupField, Threshold, field_named
 from mailmend.delivery.policy.rates import SECOND, DeliveryRate
-from mailmend.model.errors import ExitCode, WrongUse
+from mailmend.model.errors import ExitCode, MissingExtra, WrongUse
 from mailmend.model.texts import Place
 
 
@@ -41,8 +42,8 @@ class PlacedFinding:
 
 
 @dataclass(frozen=True, slots=True)
-class PolicyLintResult:
-    """What was found, in the order of the file.
+class LintedFile:
+    """What was found in a policy file, in the order of the file.
 
     Attributes:
         refused: why the server would not take the file; None: it would.
@@ -50,13 +51,20 @@ class PolicyLintResult:
 
     file: Path
     findings: tuple[PlacedFinding, ...] = ()
-    refused: BadPolicyFile | None = None
+    refused: WrongUse | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyLintResult:
+    """What was found in each file, in the order in which the files were named."""
+
+    files: tuple[LintedFile, ...]
 
     @property
     def exit(self) -> ExitCode:
-        if self.refused:
-            return self.refused.exit_code
-        if self.findings:
+        if any(linted.refused for linted in self.files):
+            return ExitCode.WRONG_USE
+        if any(linted.findings for linted in self.files):
             return ExitCode.DRIFT
         return ExitCode.FINE
 
@@ -66,22 +74,28 @@ def schema() -> JsonSchema:
     return policy_schema()
 
 
-def lint(file: Path) -> PolicyLintResult:
-    """What of a policy file the server would not take, or else what it would take although it is surely not meant.
+def lint(files: Sequence[Path]) -> PolicyLintResult:
+    """Why the server would not take each policy file, or else what in it is surely not meant.
 
     Raises:
-        WrongUse: it cannot be read.
+        MissingExtra: the packages that read policy files are not installed.
     """
+    return PolicyLintResult(tuple(map(_linted, files)))
+
+
+def _linted(file: Path) -> LintedFile:
     try:
         read = policy_file(file)
-    except BadPolicyFile as error:
-        return PolicyLintResult(file, refused=error)
+    except MissingExtra:
+        raise
+    except WrongUse as error:
+        return LintedFile(file, refused=error)
     findings = list[PlacedFinding]()
     for rule, hit in lint_policies(read.said):
         because = tuple(map(read.place_of, hit.because))
         findings.append(PlacedFinding(rule, hit.text, read.place_of(hit.path), because))
     findings.sort(key=lambda finding: (finding.place.line, finding.place.column))
-    return PolicyLintResult(file, tuple(findings))
+    return LintedFile(file, tuple(findings))
 
 
 _WRAPPED: Final = frozenset({"what", "what to do"})
@@ -92,35 +106,58 @@ def schema_document(result: JsonSchema) -> Document:
 
 
 def lint_document(result: PolicyLintResult) -> Document:
-    findings = result.findings
-    file = printable(str(result.file))
-    json = {
-        "file": str(result.file),
-        "findings": [_finding_json(finding) for finding in findings],
-        "refused": [],
-        "exit": int(result.exit),
-    }
-    if result.refused:
-        json["refused"] = _refused_json(result.refused)
-        return Document(json, (), result.exit, remarks=(f"mailmend: {result.refused.message}",))
-    if not findings:
-        return Document(json, (f"{file}: nothing found.",), result.exit)
+    """For scripts `file` is the only file, or null where there are several; each finding has its own."""
+    names = [str(linted.file) for linted in result.files]
+    json: dict[str, Any] = {"file": None, "files": names, "findings": [], "refused": []}
+    json["exit"] = int(result.exit)
+    if len(names) == 1:
+        json["file"] = names[0]
+    body = list[Part]()
+    remarks = list[str]()
+    for linted in result.files:
+        json["findings"] += [_finding_json(linted.file, finding) for finding in linted.findings]
+        file = printable(str(linted.file))
+        if linted.refused:
+            json["refused"] += _refused_json(linted.file, linted.refused)
+            remarks.append(_refused_text(file, linted.refused))
+        elif linted.findings:
+            body.append(_findings_grid(file, linted.findings))
+        else:
+            body.append(f"{file}: nothing found.")
+    if json["findings"]:
+        body.append(f"{len(json['findings']):,} found. Why each of them matters: docs/lint.md")
+    return Document(json, tuple(body), result.exit, remarks=tuple(remarks))
+
+
+def _findings_grid(file: str, findings: Sequence[PlacedFinding]) -> Grid:
     rows = list[tuple[str, ...]]()
     for finding in findings:
         place = f"{finding.place.line}:{finding.place.column}"
         rows.append((place, finding.rule.id, printable(_said(finding), instead=" "), finding.rule.fix))
-    body: tuple[Part, ...] = (
-        Grid(file, ("place", "rule", "what", "what to do"), rows, _WRAPPED),
-        f"{len(findings):,} found. Why each of them matters: docs/lint.md",
-    )
-    return Document(json, body, result.exit)
+    return Grid(file, ("place", "rule", "what", "what to do"), rows, _WRAPPED)
 
 
-def _refused_json(error: BadPolicyFile) -> list[dict[str, Any]]:
+def _refused_text(file: str, error: WrongUse) -> str:
+    """Each error of a file, and how many there are where there are several."""
+    if not isinstance(error, BadPolicyFile) or not error.refused:
+        return f"mailmend: {error.message}"
+    lines = [f"mailmend: {refused.message}" for refused in error.refused]
+    cut = ""
+    if error.is_cut:
+        cut = CUT
+    lines.append(f"{file}: {len(error.refused):,} errors{cut}.")
+    return "\n".join(lines)
+
+
+def _refused_json(file: Path, error: WrongUse) -> list[dict[str, Any]]:
+    """An entry for each place; line and column are null where the file cannot be read at all."""
+    if not isinstance(error, BadPolicyFile):
+        nowhere = {"line": None, "column": None}
+        return [{"file": str(file), **nowhere, "text": error.what, "fix": error.mend}]
     found = list[dict[str, Any]]()
-    for refused in error.refused or (error,):
+    for refused in error.each:
         place = fields_json(refused.place, "line", "column")
-        found.append({**place, "text": refused.problem, "fix": refused.mend})
+        found.append({"file": str(file), **place, "text": refused.problem, "fix": refused.mend})
     return found
 
 
@@ -133,8 +170,9 @@ def _said(finding: PlacedFinding) -> str:
     return f"{said} ({word} {', '.join(map(str, lines))})"
 
 
-def _finding_json(finding: PlacedFinding) -> dict[str, Any]:
+def _finding_json(file: Path, finding: PlacedFinding) -> dict[str, Any]:
     return {
+        "file": str(file),
         "rule": finding.rule.id,
         **fields_json(finding.rule, "title"),
         "text": finding.text,
@@ -146,19 +184,22 @@ def _finding_json(finding: PlacedFinding) -> dict[str, Any]:
 
 LINT: Final = Command(
     name="lint",
-    summary="Find what is legal in a policy file, but surely a mistake.",
-    about="""The file is read as `mailmend delivery serve --policies` reads it: each value that the server would refuse
-    is refused here, with line and column. Then the command names what the server would take, but what is surely a
-    mistake: conditions, defaults and rates that are never reached, values that no mail has, groups and lists without
-    effect, and more. It reports only what is certain. The rules, and why each matters: docs/lint.md. It asks no server,
-    and needs mailmend[delivery].""",
+    summary="Find all errors of policy files, and what is legal in them, but surely a mistake.",
+    about="""Each file is read as `mailmend delivery serve --policies` reads it. The command names all
+    errors for which the server would refuse a file, each with line and column and with what to write
+    instead. In a file without errors it names what is surely a mistake, although the server would take
+    it: conditions, defaults and rates that are never reached, values that no mail has, groups and lists
+    without effect, and more. It reports only what is certain. The rules, and why each matters:
+    docs/lint.md. With --json the errors are in `refused`, the mistakes in `findings`. The command asks
+    no server, and needs mailmend[delivery].""",
     service="mailmend.admin.delivery.policy:lint",
     present="mailmend.admin.delivery.policy:lint_document",
-    options=(FILE_ARGUMENT,),
+    options=(click.Argument(["files"], nargs=-1, required=True, type=FILE, metavar="FILE..."),),
     examples="""
         mailmend policy lint policies.yaml
+        mailmend policy lint policies/*.yaml
         mailmend policy lint policies.yaml --json     for a script""",
-    exits="0 nothing was found, 1 something was, 2 the file cannot be read, or the server would refuse it.",
+    exits="0 nothing was found, 1 something was, 2 a file cannot be read, or the server would refuse it.",
 )
 
 

@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from configparser import ConfigParser
 from configparser import Error as CqlshrcError
 from contextlib import contextmanager
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +19,7 @@ import click
 from mailmend.admin.frame.settings import reason_of
 from mailmend.admin.local.folders import home_of
 from mailmend.model.errors import BadSettings, MailmendError
+from mailmend.model.texts import similar_name
 
 _FILE: Final = "mailmend.settings_file"
 _NAMED: Final = "mailmend.settings_named"
@@ -149,9 +149,9 @@ def _refuse(context: click.Context, name: str, why: str, known: Collection[str])
     mend = (
         "Top-level settings are the options of connection and log; each command has a table of its own, like [check]."
     )
-    near = get_close_matches(name, sorted(known), 1)
+    near = similar_name(name, sorted(known))
     if near and name not in known:
-        mend = f"Did you mean {near[0]!r}?"
+        mend = f"Did you mean {near!r}?"
     raise BadSettings(f"{place}: {name!r} {why}", mend=mend)
 
 

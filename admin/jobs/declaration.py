@@ -5,7 +5,6 @@ import shlex
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import time, timedelta
-from difflib import get_close_matches
 from enum import Enum
 from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import urlsplit
@@ -16,6 +15,7 @@ from mailmend.admin.jobs.cron import Cron, parse_cron
 from mailmend.model.durations import parse_duration
 from mailmend.model.errors import BadSettings, WrongUse
 from mailmend.model.grammar import can_be_looked_up
+from mailmend.model.texts import similar_name
 
 T = TypeVar("T")
 
@@ -135,9 +135,9 @@ def job_of(name: str, declared: object) -> Job:
     fields = dict(declared)
     for unknown in set(fields) - set(_READ):
         mend = f"A job has: {', '.join(_READ)}. Options of its command stand in `command`, as they are typed."
-        near = get_close_matches(unknown, _READ, 1)
+        near = similar_name(unknown, _READ)
         if near:
-            mend = f"Did you mean {near[0]!r}?"
+            mend = f"Did you mean {near!r}?"
         raise BadJob(unknown, f"{unknown!r} is not a field of a job", mend=mend)
     for needed, example in {"command": "repair messages", "schedule": "30 2 * * *"}.items():
         if needed not in fields:
@@ -258,9 +258,9 @@ def _zone(value: object) -> ZoneInfo:
         return ZoneInfo(text)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
         mend = "Zones are named like Europe/Berlin, America/New_York or UTC."
-        near = get_close_matches(text, available_timezones(), 1)
+        near = similar_name(text, available_timezones())
         if near:
-            mend = f"Did you mean {near[0]}?"
+            mend = f"Did you mean {near}?"
         raise BadJob("time_zone", f"{text!r} is not a time zone", mend=mend) from error
 
 

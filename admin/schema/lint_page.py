@@ -194,12 +194,13 @@ _POLICY_HEAD: Final = """\
 # The rules of `mailmend policy lint`
 
 ```
-mailmend policy lint policies.yaml    a policy file of `mailmend delivery serve`
+mailmend policy lint policies.yaml    policy files of `mailmend delivery serve`, one or several
 ```
 
-What is found is legal: the server takes it, but it is surely a mistake. Only what is certain is said; of two
-expressions nothing is known but that they are the same. Exit code 1 where something is found, 2 where the server would
-not take the file.
+The command first names all errors for which the server would refuse a file. These rules are about
+a file without errors: the server takes what they find, but it is surely a mistake. The rules report
+only what is certain; two different expressions count as different. Exit code 1 where something is
+found, 2 where the server would refuse a file.
 """
 
 

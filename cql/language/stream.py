@@ -11,14 +11,13 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from difflib import get_close_matches
 from enum import Enum
 from typing import TypeVar
 
 from mailmend.cql.statements import Name, Span
 from mailmend.model.errors import CqlSyntaxError
 from mailmend.model.names import RESERVED, name_of
-from mailmend.model.texts import place_of
+from mailmend.model.texts import place_of, similar_name
 
 
 class TokenKind(Enum):
@@ -353,7 +352,7 @@ def _meant(token: Token, expected: Sequence[str]) -> str:
     if token.kind is not TokenKind.WORD:
         return ""
     keywords = [phrase.split()[0] for phrase in expected if phrase.isupper()]
-    near = get_close_matches(token.word[:40], keywords, n=1, cutoff=0.6)
+    near = similar_name(token.word[:40], keywords)
     if not near:
         return ""
-    return f"Did you mean {near[0]}?"
+    return f"Did you mean {near}?"

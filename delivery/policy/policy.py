@@ -24,6 +24,7 @@ from mailmend.model.grammar import (
     read_server,
 )
 from mailmend.model.matching import check_expression, is_found
+from mailmend.model.texts import names_instead
 
 L = TypeVar("L")
 
@@ -95,7 +96,7 @@ def field_named(name: str) -> PickupField:
     """
     known = {pickup_field.value: pickup_field for pickup_field in PickupField}
     if name not in known:
-        raise WrongUse(f"{name!r} is no field", mend=f"There are: {', '.join(known)}.")
+        raise WrongUse(f"{name!r} is no field", mend=names_instead(name, known))
     return known[name]
 
 

@@ -7,7 +7,6 @@ depends on the server's own configuration (a memtable's name, a class of others)
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from difflib import get_close_matches
 from typing import Final
 
 from mailmend.cql.schema.lint.servers import (
@@ -22,6 +21,7 @@ from mailmend.cql.schema.lint.servers import (
 from mailmend.cql.statements import Statement
 from mailmend.cql.statements.write_rules import TTL_MAX
 from mailmend.model.names import pairs_of, short_class, text_of
+from mailmend.model.texts import similar_name
 
 _INT_MAX: Final = 2_147_483_647
 _WHOLE: Final = re.compile(r"[+-]?[0-9]+")
@@ -322,11 +322,10 @@ def _unknown_compression(pairs: OptionTexts, release: ServerRelease) -> Iterator
 
 
 def _did_you_mean(word: str, known: Iterable[str]) -> str:
-    by_lower = {name.lower(): name for name in known}
-    close = get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
-    if not close:
+    near = similar_name(word, tuple(known))
+    if not near:
         return ""
-    return f"Did you mean {by_lower[close[0]]}?"
+    return f"Did you mean {near}?"
 
 
 _PERCENT: Final = re.compile(r"(?<!\d)(\d+(?:\.\d+)?)p", re.IGNORECASE)

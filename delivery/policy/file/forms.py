@@ -1,6 +1,7 @@
 """The kinds of rows of the description of a policy file, pieces of JSON schema, a file's error. It needs no YAML."""
 
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -152,6 +153,9 @@ REFUSED_SHOWN: Final = 20
 REFUSED_MAX: Final = 1_000
 """Refused values after which reading stops."""
 
+CUT: Final = "; the rest of the file was not read"
+"""What is said behind a number of refused values where reading stopped."""
+
 
 class BadPolicyFile(WrongUse):
     """A policy file that cannot be used; the message says where, and what to write instead.
@@ -175,6 +179,32 @@ class BadPolicyFile(WrongUse):
         self.problem = problem
         self.refused = tuple(refused)
 
+    @property
+    def each(self) -> Sequence["BadPolicyFile"]:
+        """The error of each place, in the order of the file."""
+        return self.refused or (self,)
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether reading stopped before the end of the file, as too much of it is refused."""
+        return len(self.refused) >= REFUSED_MAX
+
+    @property
+    def in_short(self) -> "BadPolicyFile":
+        """The error of the first place alone; its last line counts the others, and names the command for them."""
+        others = len(self.each) - 1
+        if not others:
+            return self
+        first = self.each[0]
+        counted = "1 more error"
+        if others > 1:
+            counted = f"{others:,} more errors"
+        command = f"mailmend policy lint {shlex.quote(self.file)}"
+        mend = f"The file has {counted}. To see all of them: {command}"
+        if first.mend:
+            mend = f"{first.mend}\n{mend}"
+        return BadPolicyFile(first.file, first.place, first.problem, mend=mend)
+
 
 def _shown(refused: Sequence[BadPolicyFile]) -> str:
     lines = [str(error) for error in refused[:REFUSED_SHOWN]]
@@ -182,6 +212,6 @@ def _shown(refused: Sequence[BadPolicyFile]) -> str:
     if more > 0:
         stopped = ""
         if len(refused) >= REFUSED_MAX:
-            stopped = "; the rest of the file was not read"
+            stopped = CUT
         lines.append(f"and {more} more{stopped}")
     return "\n".join(lines)

@@ -18,7 +18,7 @@ from mailmend.delivery.policy.policies import DocumentPath
 from mailmend.delivery.policy.policy import GroupName, MatchedField, ValuePattern, pattern_of
 from mailmend.model.errors import WrongUse
 from mailmend.model.grammar import ascii_domain
-from mailmend.model.texts import Place
+from mailmend.model.texts import Place, names_instead, similar_name
 
 T = TypeVar("T")
 D = TypeVar("D")
@@ -37,8 +37,42 @@ NODES_MAX: Final = 1_000_000
 PATTERNS_MAX: Final = 1_000_000
 """Values of lists, counted wherever a list is named."""
 
+SURELY_MEANT: Final = 0.75
+"""The similarity from which on a misspelt part is read as the part that it is like."""
+
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The loader of libyaml is ten times faster; it is missing where PyYAML was built without libyaml."""
+
+
+@dataclass(slots=True)
+class Refusals:
+    """What is refused in a file so far.
+
+    Attributes:
+        by_place: the first error of each place. Later errors of the same place mostly follow from it.
+        count: how often reading failed; a value that is read twice counts twice.
+    """
+
+    by_place: dict[Place, BadPolicyFile] = field(default_factory=dict)
+    count: int = 0
+
+    def add(self, error: BadPolicyFile) -> None:
+        self.count += 1
+        self.by_place.setdefault(error.place, error)
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.by_place) >= REFUSED_MAX
+
+    @property
+    def error(self) -> BadPolicyFile:
+        """The one error for the whole file, of which something is refused."""
+        by_line = sorted(self.by_place, key=lambda place: (place.line, place.column))
+        errors = [self.by_place[place] for place in by_line]
+        first = errors[0]
+        if len(errors) == 1:
+            return first
+        return BadPolicyFile(first.file, first.place, first.problem, refused=errors)
 
 
 @dataclass(slots=True)
@@ -46,11 +80,13 @@ class ValueLists:
     """The lists of a file, by name.
 
     Attributes:
+        are_known: False where the file may name other lists, in a part that is refused.
         used: the names of the lists that something refers to.
         count: to how many values that comes.
     """
 
     values: Mapping[str, Sequence["PolicyNode"]] = field(default_factory=dict)
+    are_known: bool = True
     used: set[str] = field(default_factory=set)
     count: int = 0
     _parsed: dict[tuple[str, MatchedField], tuple[ValuePattern, ...]] = field(default_factory=dict)
@@ -58,7 +94,10 @@ class ValueLists:
     def named(self, name: str, field: MatchedField, node: "PolicyNode") -> tuple[ValuePattern, ...]:
         """The values of a list, which are read once for each field; `node` names the list."""
         if name not in self.values:
-            mend = f"There are: {', '.join(self.values) or 'none'}."
+            if not self.are_known:
+                node.refused.count += 1
+                return ()
+            mend = names_instead(name, self.values, mark="@")
             if ascii_domain(name) and "." in name:
                 mend = f"Did you mean {name!r}? {mend}"
             node.fail(f"there is no list '@{name}'", mend)
@@ -66,10 +105,12 @@ class ValueLists:
         self.count += len(self.values[name])
         if self.count > PATTERNS_MAX:
             node.fail(f"lists are named too often: they come to more than {PATTERNS_MAX:,} values in this file")
-        if (name, field) not in self._parsed:
-            read = partial(_pattern, field)
-            self._parsed[name, field] = tuple(read_each(self.values[name], read))
-        return self._parsed[name, field]
+        if (name, field) in self._parsed:
+            return self._parsed[name, field]
+        read = tuple(read_each(self.values[name], partial(_pattern, field)))
+        if len(read) == len(self.values[name]):
+            self._parsed[name, field] = read
+        return read
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,19 +118,19 @@ class PolicyNode:
     """A value of a policy file, and its place.
 
     Attributes:
-        refused: what is refused in the file so far, by its place. All nodes of a file share it.
+        refused: what is refused in the file so far. All nodes of a file share it.
         lists: the lists of the file, which all its nodes share too.
     """
 
     file: str
     lines: Sequence[str]
     node: yaml.Node
-    refused: dict[Place, BadPolicyFile] = field(default_factory=dict, compare=False, repr=False)
+    refused: Refusals = field(default_factory=Refusals, compare=False, repr=False)
     lists: ValueLists = field(default_factory=ValueLists, compare=False, repr=False)
 
     @classmethod
-    def of_text(cls, file: str, text: str) -> "PolicyNode":
-        """The whole of a file.
+    def of_text(cls, file: str, text: str, refused: Refusals) -> "PolicyNode":
+        """The whole of a file; what is refused, and can be read over, is added to `refused`.
 
         Raises:
             BadPolicyFile: it is not YAML, or empty.
@@ -98,7 +139,7 @@ class PolicyNode:
         if len(text) > FILE_BYTES_MAX:
             raise BadPolicyFile(file, _place(lines, 0, 0), "the file is too large", mend=_TOO_LARGE)
         try:
-            node = _Composer(file, lines).composed(yaml.parse(text, Loader=_LOADER))
+            node = _Composer(file, lines, refused).composed(yaml.parse(text, Loader=_LOADER))
         except UnicodeEncodeError as error:
             raise BadPolicyFile(file, _place(lines, 0, 0), "half a character is in it") from error
         except yaml.MarkedYAMLError as error:
@@ -111,7 +152,7 @@ class PolicyNode:
             raise BadPolicyFile(file, _place(lines, 0, 0), f"this is not YAML: {error}") from error
         if node is None:
             raise BadPolicyFile(file, _place(lines, 0, 0), "there are no policies in it", mend="Write at least [].")
-        return cls(file, lines, node)
+        return cls(file, lines, node, refused)
 
     def fail(self, problem: str, mend: str = "") -> NoReturn:
         raise self._error(problem, mend)
@@ -126,23 +167,9 @@ class PolicyNode:
         Raises:
             BadPolicyFile: reading stopped after the maximum number of refusals.
         """
-        self.refused.setdefault(error.place, error)
-        if len(self.refused) >= REFUSED_MAX:
+        self.refused.add(error)
+        if self.refused.is_full:
             raise error
-
-    def raise_noted(self) -> None:
-        """End the reading of a file.
-
-        Raises:
-            BadPolicyFile: something in it is refused.
-        """
-        errors = sorted(self.refused.values(), key=lambda error: (error.place.line, error.place.column))
-        if not errors:
-            return
-        first = errors[0]
-        if len(errors) == 1:
-            raise first
-        raise BadPolicyFile(first.file, first.place, first.problem, refused=errors)
 
     def _error(self, problem: str, mend: str) -> BadPolicyFile:
         mark = self.node.start_mark
@@ -171,6 +198,25 @@ class PolicyNode:
     @property
     def is_merge(self) -> bool:
         return isinstance(self.node, yaml.ScalarNode) and self.node.value == "<<" and not self.node.style
+
+    @property
+    def is_value(self) -> bool:
+        return isinstance(self.node, yaml.ScalarNode)
+
+    @property
+    def has_all_names(self) -> bool:
+        """Whether this is a mapping, and each of its names can be read."""
+        if not self.is_mapping:
+            return False
+        names = (self._child(name) for name, _ in self.node.value)
+        return all(name.is_value and not name.is_merge for name in names)
+
+    def is_sure_of(self, part: str, form: FileForm) -> bool:
+        """Whether a part is there once, or surely is not there: no other name may stand for it."""
+        names = [name.value for name, _ in self.node.value]
+        if part in names:
+            return names.count(part) == 1
+        return all(name in form.names for name in names)
 
     @property
     def is_list(self) -> bool:
@@ -205,22 +251,31 @@ class PolicyNode:
             if key.is_merge:
                 key.note("merge keys (<<) are not read", "Write the entries out: YAML 1.2 has no merge keys.")
                 continue
-            text = key.text(f"a name in {what}")
-            if text in names:
-                key.note(f"{text!r} is there twice in {what}")
-                continue
-            names.add(text)
-            yield text, key, self._child(value)
+            for text in read_each([key], partial(PolicyNode.text, what=f"a name in {what}")):
+                if text in names:
+                    key.note(f"{text!r} is there twice in {what}")
+                    continue
+                names.add(text)
+                yield text, key, self._child(value)
 
     def parts(self, form: FileForm) -> "Mapping[str, PolicyNode]":
-        """The entries of a mapping that may have no others than the parts of a form."""
+        """The entries of a mapping that may have no others than the parts of a form.
+
+        Another name is refused. Where it is surely a misspelt part, its value is read as that part: the
+        errors within it are found too, and the part is not missed.
+        """
         names = form.names
         found = dict[str, PolicyNode]()
+        misspelt = dict[str, PolicyNode]()
         for name, key, value in self.items(form.what):
             if name in names:
                 found[name] = value
             else:
-                key.note(f"{form.what} has no {name!r}", f"It may have: {', '.join(names)}.")
+                key.note(f"{form.what} has no {name!r}", names_instead(name, names, "It may have"))
+                misspelt.setdefault(similar_name(name, names, SURELY_MEANT), value)
+        for name in names:
+            if name in misspelt:
+                found.setdefault(name, misspelt[name])
         return found
 
     def parsed(self, parse: Callable[[str], T], what: str) -> T:
@@ -312,6 +367,7 @@ class _Composer:
 
     file: str
     lines: Sequence[str]
+    refused: Refusals
     anchors: dict[str, yaml.Node] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
     count: int = 0
@@ -341,7 +397,8 @@ class _Composer:
         if isinstance(event, yaml.AliasEvent):
             return self._repeated(event)
         if event.anchor in self.anchors:
-            self._fail(event, f"the anchor &{event.anchor} is there twice")
+            self._note(event, f"the anchor &{event.anchor} is there twice")
+            self.sizes.pop(event.anchor, None)
         node: yaml.Node
         if isinstance(event, yaml.ScalarEvent):
             node = yaml.ScalarNode(event.tag, event.value, event.start_mark, event.end_mark, event.style)
@@ -358,9 +415,10 @@ class _Composer:
 
     def _repeated(self, event: yaml.AliasEvent) -> yaml.Node:
         if event.anchor not in self.anchors:
-            self._fail(event, f"there is no anchor &{event.anchor} above this alias")
+            problem = f"there is no anchor &{event.anchor} above this alias"
+            return self._refused(event, problem, names_instead(event.anchor, self.anchors, mark="&"))
         if event.anchor not in self.sizes:
-            self._fail(event, f"the anchor &{event.anchor} repeats itself")
+            return self._refused(event, f"the anchor &{event.anchor} repeats itself")
         self._count(event, self.sizes[event.anchor])
         return self.anchors[event.anchor]
 
@@ -381,8 +439,22 @@ class _Composer:
             self.sizes[finished.anchor] = self.count - finished.count_before
 
     def _fail(self, event: yaml.NodeEvent, problem: str) -> NoReturn:
-        mark = event.start_mark
-        raise BadPolicyFile(self.file, _place(self.lines, mark.line, mark.column), problem)
+        raise self._error(event, problem)
+
+    def _note(self, event: yaml.NodeEvent, problem: str, mend: str = "") -> None:
+        self.refused.add(self._error(event, problem, mend))
+        if self.refused.is_full:
+            self._fail(event, problem)
+
+    def _refused(self, event: yaml.NodeEvent, problem: str, mend: str = "") -> yaml.Node:
+        """A value without text, which holds the place of an alias that means nothing."""
+        self._note(event, problem, mend)
+        self._count(event, 1)
+        return yaml.ScalarNode("", "", event.start_mark, event.end_mark, "'")
+
+    def _error(self, event: yaml.NodeEvent, problem: str, mend: str = "") -> BadPolicyFile:
+        place = _place(self.lines, event.start_mark.line, event.start_mark.column)
+        return BadPolicyFile(self.file, place, problem, mend=mend)
 
 
 def _place(lines: Sequence[str], line: int, column: int) -> Place:

@@ -31,6 +31,7 @@ from mailmend.delivery.policy.file.forms import BadPolicyFile
 from mailmend.delivery.policy.file.nodes import (
     FILE_BYTES_MAX,
     PolicyNode,
+    Refusals,
     read_each,
     read_part,
     read_parts,
@@ -62,7 +63,7 @@ from mailmend.delivery.policy.quotas import QUOTA_FIELDS, QueueQuota, QuotaLimit
 from mailmend.delivery.policy.rates import DeliveryRate, RateAlgorithm
 from mailmend.model.errors import WrongUse
 from mailmend.model.grammar import read_name
-from mailmend.model.texts import Place
+from mailmend.model.texts import Place, names_instead
 
 _OURS: Final = re.compile(r"mailmend\..*|dsn-.*", re.DOTALL)
 Expressions = Sequence[RegexValues] | None
@@ -116,12 +117,15 @@ def policies_of(text: str, file: str) -> PolicyFile:
     Raises:
         BadPolicyFile: something in it is refused; the error has each refused value.
     """
-    top = PolicyNode.of_text(file, text)
+    refused = Refusals()
     try:
+        top = PolicyNode.of_text(file, text, refused)
         said = _said(top)
     except BadPolicyFile as error:
-        top.refused.setdefault(error.place, error)
-    top.raise_noted()
+        refused.add(error)
+        raise refused.error from None
+    if refused.by_place:
+        raise refused.error
     return PolicyFile(said, top)
 
 
@@ -129,8 +133,10 @@ def _said(top: PolicyNode) -> PickupPolicies:
     parts: Mapping[str, PolicyNode] = {"policies": top}
     if not top.is_list:
         parts = top.parts(FILE)
+        top.lists.are_known = top.is_sure_of("lists", FILE)
     if "lists" in parts:
-        top.lists.values = dict(_lists(parts["lists"]))
+        top.lists.are_known = top.lists.are_known and parts["lists"].has_all_names
+        top.lists.values = read_part(parts, "lists", lambda node: dict(_lists(node)), {})
     algorithm = read_part(parts, "rate", _algorithm, RateAlgorithm.TOKEN_BUCKET)
     said = read_parts(
         parts,
@@ -195,13 +201,13 @@ def _incoming_rules(node: PolicyNode) -> tuple[IncomingRule, ...]:
 
 
 def _incoming_rule(node: PolicyNode) -> IncomingRule:
+    refused_before = node.refused.count
     parts = node.parts(INCOMING)
-    refused_before = len(node.refused)
     patterns = read_part(parts, "if", lambda part: dict(_incoming_patterns(part)), {})
     values = chain.from_iterable(patterns.values())
     expressions = [value for value in values if isinstance(value, RegexValues)]
     known: Expressions = None
-    if len(node.refused) == refused_before:
+    if node.refused.count == refused_before:
         known = expressions
     rest = read_parts(parts, INCOMING, set=lambda part: dict(_set_values(part, known)), remove=_removed)
     return IncomingRule(patterns, **rest)
@@ -220,7 +226,8 @@ def _incoming_patterns(node: PolicyNode) -> Iterator[tuple[MatchedKey, tuple[Val
     for _, key, values in node.items("if"):
         for named in read_each([key], lambda node: node.parsed(_field_named, "a field")):
             if named is IncomingField.HEADER:
-                yield from _header_patterns(values)
+                for patterns in read_each([values], lambda node: dict(_header_patterns(node))):
+                    yield from patterns.items()
             else:
                 yield (named, ""), read_ungrouped(named, values, _NO_GROUPS)
 
@@ -237,11 +244,10 @@ def _header_patterns(node: PolicyNode) -> Iterator[tuple[MatchedKey, tuple[Value
 
 
 def _field_named(text: str) -> IncomingField:
-    names = ", ".join(field.value for field in IncomingField)
     try:
         return IncomingField(text)
     except ValueError:
-        mend = f"There are: {names}."
+        mend = names_instead(text, [field.value for field in IncomingField])
         raise WrongUse(f"{text!r} is no field of a mail that comes in", mend=mend) from None
 
 
@@ -283,8 +289,8 @@ def _template(name: str, expressions: Expressions, node: PolicyNode) -> ValueTem
     return template
 
 
-GroupedFields = Mapping[PickupField, tuple[FieldGroup, ...]]
-"""The fields that something is counted by, with the groups of each."""
+GroupedFields = Mapping[PickupField, tuple[FieldGroup, ...] | None]
+"""The fields that something is counted by, with the groups of each; None where any group may be its."""
 
 ReadPatterns = dict[PickupField, tuple[ValuePattern, ...]]
 
@@ -312,7 +318,7 @@ def queue_quotas(node: PolicyNode) -> tuple[QueueQuota, ...]:
 
 def _policy(algorithm: RateAlgorithm, node: PolicyNode) -> CounterPolicy:
     limit = partial(_threshold, algorithm)
-    return CounterPolicy(**_counted_together(node.parts(POLICY), tuple(PickupField), limit))
+    return CounterPolicy(**_counted_together(node, node.parts(POLICY), tuple(PickupField), limit))
 
 
 def _threshold(algorithm: RateAlgorithm, node: PolicyNode) -> Threshold:
@@ -338,14 +344,14 @@ def _rate(algorithm: RateAlgorithm, node: PolicyNode) -> DeliveryRate:
 def _quota(names: set[str], node: PolicyNode) -> QueueQuota:
     """A quota; `names` are the names of those before it."""
     parts = node.parts(QUOTA)
-    if "name" not in parts:
+    if "name" not in parts and node.is_sure_of("name", QUOTA):
         mend = "Clients are told which quota is full, and so are metrics: name it."
         node.note("a quota lacks its name", mend)
     name = read_parts(parts, QUOTA).get("name", "")
     if name and name in names:
         parts["name"].note(f"there are two quotas {name!r}")
     names.add(name)
-    return QueueQuota(name=name, **_counted_together(parts, QUOTA_FIELDS, _quota_limit))
+    return QueueQuota(name=name, **_counted_together(node, parts, QUOTA_FIELDS, _quota_limit))
 
 
 def _quota_limit(node: PolicyNode) -> QuotaLimit:
@@ -353,11 +359,15 @@ def _quota_limit(node: PolicyNode) -> QuotaLimit:
 
 
 def _counted_together(
-    parts: Mapping[str, PolicyNode], known: Collection[PickupField], limit: LimitReader
+    node: PolicyNode,
+    parts: Mapping[str, PolicyNode],
+    known: Collection[PickupField],
+    limit: LimitReader,
 ) -> dict[str, Any]:
     """What `fields`, `conditions` and `default` say, by the attributes of `CountedTogether`.
 
     Args:
+        node: all of a policy, or of a quota.
         parts: by name, as far as they are there.
         known: the fields that there are here.
         limit: reads the part below `then` and `default`.
@@ -365,20 +375,12 @@ def _counted_together(
     Raises:
         BadPolicyFile: one of them cannot be used.
     """
-    fields = dict[PickupField, tuple[FieldGroup, ...]]()
-    listed = list[PolicyNode]()
-    if "fields" in parts:
-        listed = list(parts["fields"].listed("fields"))
-    for node, (named, grouped) in read_each(listed, lambda node: (node, _field(node, known))):
-        if named in fields:
-            node.fail(f"{named.value} is counted by twice")
-        fields[named] = ()
-        if grouped:
-            fields[named] = tuple(_groups(named, grouped))
-    known_fields: GroupedFields | None = None
-    if len(fields) == len(listed):
-        known_fields = fields
-    condition = partial(_condition, known_fields, limit)
+    is_read = "fields" not in parts
+    fields, is_whole = read_part(parts, "fields", partial(_fields, known), ({}, is_read))
+    may_count = dict(fields)
+    if not is_whole or not node.is_sure_of("fields", QUOTA):
+        may_count = {**dict.fromkeys(PickupField), **fields}
+    condition = partial(_condition, may_count, limit)
     conditions = read_part(parts, "conditions", lambda node: tuple(read_each(node.listed("conditions"), condition)), ())
     return {
         "fields": tuple(fields),
@@ -388,11 +390,45 @@ def _counted_together(
     }
 
 
-def _field(node: PolicyNode, known: Collection[PickupField]) -> tuple[PickupField, PolicyNode | None]:
-    """A field, and its groups where it has any: `remotemx`, or `remotemx: {gsuite: ['*.google.com']}`."""
+def _fields(known: Collection[PickupField], node: PolicyNode) -> tuple[GroupedFields, bool]:
+    """The fields that something is counted by, and whether that is all of them: none is refused."""
+    fields = dict[PickupField, tuple[FieldGroup, ...] | None]()
+    is_whole = True
+    for entry in node.listed("fields"):
+        found = next(read_each([entry], partial(_field, known)), None)
+        if found is None:
+            is_whole = False
+            continue
+        named, grouped = found
+        if named in fields:
+            entry.note(f"{named.value} is counted by twice")
+            fields[named] = None
+        else:
+            fields[named] = _groups_of(named, grouped)
+    return fields, is_whole
+
+
+def _groups_of(named: PickupField, node: PolicyNode | None) -> tuple[FieldGroup, ...] | None:
+    """The groups of a field; None where one of their names cannot be read."""
+    if node is None:
+        return ()
+    groups = next(read_each([node], lambda node: tuple(_groups(named, node))), None)
+    if not node.has_all_names:
+        return None
+    return groups
+
+
+FieldAndGroups = tuple[PickupField, PolicyNode | None]
+"""A field, and the part with its groups where there is one."""
+
+
+def _field(known: Collection[PickupField], node: PolicyNode) -> FieldAndGroups | None:
+    """A field such as `remotemx`, or `remotemx: {gsuite: ['*.google.com']}`; None: refused already."""
     if not node.is_mapping:
         return _known_field(node, known), None
     entries = list(node.items("a field with groups"))
+    if not node.has_all_names:
+        return None
     if len(entries) != 1:
         node.fail("a field with groups is one name, with its groups below it")
     ((_, key, groups),) = entries
@@ -402,7 +438,8 @@ def _field(node: PolicyNode, known: Collection[PickupField]) -> tuple[PickupFiel
 def _known_field(node: PolicyNode, known: Collection[PickupField]) -> PickupField:
     named = node.parsed(field_named, "a field")
     if named not in known:
-        node.fail(f"{named.value} is no field here", f"There are: {', '.join(field.value for field in known)}.")
+        names = [field.value for field in known]
+        node.fail(f"{named.value} is no field here", names_instead(named.value, names))
     return named
 
 
@@ -410,44 +447,53 @@ def _groups(named: PickupField, node: PolicyNode) -> Iterator[FieldGroup]:
     for name, key, patterns in node.items("groups"):
         if not GROUP_NAME.matches(name):
             key.note(f"{name!r} {GROUP_NAME.problem}", GROUP_NAME.mend)
-        listed = patterns.listed("the patterns of a group")
-        yield FieldGroup(name, read_patterns(named, listed))
+        for listed in read_each([patterns], _members):
+            yield FieldGroup(name, read_patterns(named, listed))
 
 
-def _condition(fields: GroupedFields | None, limit: LimitReader, node: PolicyNode) -> ThresholdCondition[Any]:
-    """A condition; `fields` is None where one of them is refused: all fields are taken then."""
+def _members(node: PolicyNode) -> Sequence[PolicyNode]:
+    return list(node.listed("the patterns of a group"))
+
+
+def _condition(fields: GroupedFields, limit: LimitReader, node: PolicyNode) -> ThresholdCondition[Any]:
+    """A condition on some of the fields that something is counted by."""
     parts = node.parts(CONDITION)
     wanted = read_part(parts, "if", partial(_wanted, fields), {})
-    if "then" not in parts:
-        node.fail("a condition lacks its then", "Write the limits below then; then: {} sets no limit.")
-    return ThresholdCondition(wanted, limit(parts["then"]))
+    if "then" not in parts and node.is_sure_of("then", CONDITION):
+        mend = "Write the limits below then; then: {} sets no limit."
+        node.note("a condition lacks its then", mend)
+    return ThresholdCondition(wanted, read_part(parts, "then", limit, None))
 
 
-def _wanted(fields: GroupedFields | None, node: PolicyNode) -> ReadPatterns:
+def _wanted(fields: GroupedFields, node: PolicyNode) -> ReadPatterns:
     wanted = ReadPatterns()
     for _, key, values in node.items("if"):
         for named in read_each([key], partial(_counted_field, fields)):
             wanted[named] = read_patterns(named, values.one_or_more("values"))
-            if fields is not None:
-                _refuse_unknown(named, values, fields[named])
-                _refuse_members(values, wanted[named], fields[named])
+            groups = fields[named]
+            if groups is not None:
+                _refuse_unknown(named, values, groups)
+                _refuse_members(values, wanted[named], groups)
     return wanted
 
 
-def _counted_field(fields: GroupedFields | None, node: PolicyNode) -> PickupField:
+def _counted_field(fields: GroupedFields, node: PolicyNode) -> PickupField:
     named = node.parsed(field_named, "a field")
-    if fields is not None and named not in fields:
+    if named not in fields:
         counted = ", ".join(field.value for field in fields) or "nothing"
         node.fail(f"this does not count by {named.value}", f"It counts by: {counted}.")
     return named
 
 
 def _refuse_unknown(named: PickupField, node: PolicyNode, groups: Sequence[FieldGroup]) -> None:
-    known = {group.name for group in groups}
+    known = [group.name for group in groups]
     for value in node.one_or_more("values"):
+        if not value.is_value:
+            continue
         text = value.text("a value")
         if text.startswith("#") and text[1:] not in known:
-            value.note(f"{named.value} has no group {text!r} here", f"It has: {', '.join(known) or 'none'}.")
+            mend = names_instead(text[1:], known, "It has", "#")
+            value.note(f"{named.value} has no group {text!r} here", mend)
 
 
 def _refuse_members(node: PolicyNode, patterns: Iterable[ValuePattern], groups: Sequence[FieldGroup]) -> None:

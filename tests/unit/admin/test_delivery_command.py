@@ -234,6 +234,20 @@ def test_a_policy_file_that_cannot_be_used_is_refused(shell: QueueShell, relay: 
     assert not shell.asked
 
 
+def test_of_several_errors_of_a_policy_file_the_server_says_the_first_and_the_command_for_the_others(
+    shell: QueueShell, relay: StoppingRelay, tmp_path: Path
+) -> None:
+    file = tmp_path / "policies.yaml"
+    file.write_text("- fields: [domain]\n- {default: {rate: 0}}\n")
+
+    ended = served(shell, *HOP, "--policies", str(file))
+
+    assert ended.code == 2
+    assert f"{file}, line 1, column 12: 'domain' is no field" in ended.err
+    assert "line 2" not in ended.err
+    assert f"The file has 1 more error. To see all of them: mailmend policy lint {file}" in ended.err
+
+
 def test_metrics_tell_what_became_of_recipients_and_what_is_at_work(
     shell: QueueShell, relay: StoppingRelay, tmp_path: Path
 ) -> None:

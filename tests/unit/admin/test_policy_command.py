@@ -133,6 +133,66 @@ class TestLint:
         found = json.loads(shell("policy", "lint", str(file), "--json").out)
         assert [(one["line"], one["column"]) for one in found["refused"]] == [(1, 12)]
 
+    def test_a_person_sees_all_errors_of_a_file_with_their_number(self, shell: CommandLine, file: Path) -> None:
+        file.write_text("suspends:\n" + "- {recipientdomain: .example.org}\n" * 30)
+
+        ended = shell("policy", "lint", str(file))
+
+        assert ended.code == 2
+        assert ended.err.count("column 21: '.example.org' is no domain") == 30
+        assert ended.err.splitlines()[-1] == f"{file}: 30 errors."
+
+    def test_beyond_a_thousand_errors_the_file_is_not_read_on(self, shell: CommandLine, file: Path) -> None:
+        file.write_text("suspends:\n" + "- {recipientdomain: .example.org}\n" * 1_001)
+
+        ended = shell("policy", "lint", str(file))
+
+        assert ended.err.splitlines()[-1] == f"{file}: 1,000 errors; the rest of the file was not read."
+
+    def test_of_several_files_each_is_looked_at(self, shell: CommandLine, file: Path) -> None:
+        """One that means what it says, one with a mistake, one with errors, and one that is not there."""
+        fine = file.with_name("fine.yaml")
+        fine.write_text("- fields: [localip]\n  default: {concurrency: 10}\n")
+        wrong = file.with_name("wrong.yaml")
+        wrong.write_text("- feilds: [jobid]\n- {default: {rate: 0}}\n")
+        missing = file.with_name("missing.yaml")
+        names = [str(path) for path in (fine, file, wrong, missing)]
+
+        ended = shell("policy", "lint", *names)
+
+        assert ended.code == 2
+        assert f"{fine}: nothing found." in ended.out
+        assert "2 found." in ended.out
+        assert f"{wrong}, line 1, column 3: a policy has no 'feilds'" in ended.err
+        assert "Did you mean 'fields'?" in ended.err
+        assert f"{wrong}, line 2, column 20: a rate must allow at least 1 delivery" in ended.err
+        assert f"the policy file {missing} cannot be read: No such file or directory" in ended.err
+
+    def test_a_script_gets_the_file_of_each_finding_and_each_error(self, shell: CommandLine, file: Path) -> None:
+        wrong = file.with_name("wrong.yaml")
+        wrong.write_text("- feilds: [jobid]\n")
+        missing = file.with_name("missing.yaml")
+
+        ended = shell("policy", "lint", str(file), str(wrong), str(missing), "--json")
+
+        found = json.loads(ended.out)
+        assert (ended.code, found["exit"], found["file"]) == (2, 2, None)
+        assert found["files"] == [str(file), str(wrong), str(missing)]
+        assert {finding["file"] for finding in found["findings"]} == {str(file)}
+        assert [(error["file"], error["line"], error["column"]) for error in found["refused"]] == [
+            (str(wrong), 1, 3),
+            (str(missing), None, None),
+        ]
+
+    def test_several_files_without_errors_end_with_1_where_one_has_a_mistake(
+        self, shell: CommandLine, file: Path
+    ) -> None:
+        fine = file.with_name("fine.yaml")
+        fine.write_text("- fields: [localip]\n  default: {concurrency: 10}\n")
+
+        assert shell("policy", "lint", str(file), str(fine)).code == 1
+        assert shell("policy", "lint", str(fine), str(fine)).code == 0
+
 
 LAYERED = """\
 policies:

@@ -135,3 +135,149 @@ def test_an_error_with_many_places_survives_pickling() -> None:
     again = pickle.loads(pickle.dumps(error))
 
     assert (str(again), places(again)) == (str(error), PLACES)
+
+
+BROKEN_SHAPES = """\
+lists:
+  good: [a.example]
+  [1, 2]: [b.example]
+policies:
+  - fields: [jobid, jobid, localip: [x], remotemx: {g: x, h: ['*.h.example']}]
+    conditions:
+      - if: {jobid: [[a], b], tenantid: c, remotemx: '#hh'}
+      - then: {concurrency: x}
+    default: 5
+  - fields: jobid
+    conditions:
+      - {if: [jobid], then: {rate: 0}}
+      - {if: {tenantid: '@goood'}, then: {stop: 1}}
+incoming:
+  - if: {header: x, client: nowhere}
+    set: {attributes: [], jobid: '${1}'}
+"""
+
+BROKEN_SHAPES_PLACES = [
+    (3, 3),  # a name that is a list
+    (5, 21),  # counted by twice
+    (5, 37),  # groups that are a list
+    (5, 56),  # patterns that are no list
+    (7, 22),  # a list in a list
+    (7, 31),  # not counted by
+    (7, 54),  # no such group
+    (7, 9),  # no then
+    (8, 29),  # x
+    (9, 14),  # limits that are a value
+    (10, 13),  # fields that are no list
+    (12, 14),  # patterns that are a list
+    (12, 36),  # 0
+    (13, 49),  # 1
+    (15, 18),  # header fields that are a value
+    (15, 29),  # nowhere
+    (16, 23),  # attributes that are a list
+]
+
+
+def test_parts_of_the_wrong_shape_do_not_hide_what_is_wrong_beside_and_behind_them() -> None:
+    assert places(refused(BROKEN_SHAPES)) == sorted(BROKEN_SHAPES_PLACES)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column", "mend"),
+    [
+        ("polices: []", 1, 1, "Did you mean 'policies'? It may have: version, rate, lists, policies,"),
+        ("- {default: {RATE: 5}}", 1, 14, "Did you mean 'rate'? It may have: concurrency, rate,"),
+        ("- {fields: [recipientdomian]}", 1, 13, "Did you mean 'recipientdomain'? There are: transportid, localip,"),
+        ("suspends: [{job-id: x}]", 1, 13, "Did you mean 'jobid'? There are: transportid, localip,"),
+        ("incoming: [{if: {sendr: x.example}}]", 1, 18, "Did you mean 'sender'? There are:"),
+        ("quotas: [{name: q, fields: [tenant]}]", 1, 29, "Did you mean 'tenantid'? There are:"),
+        (
+            "lists: {partners: [a]}\nsuspends: [{jobid: '@partner'}]",
+            2,
+            20,
+            "Did you mean '@partners'? There are: partn",
+        ),
+        (
+            "- {fields: [jobid: {bulk: [a], other: [b]}], conditions: [{if: {jobid: '#blk'}, then: {}}]}",
+            *(1, 72, "Did you mean '#bulk'? It has: bulk, other."),
+        ),
+        ("- &strict {default: {rate: 5}}\n- *strickt", 2, 3, "Did you mean '&strict'? There are: strict."),
+        ("- {default: {quota: 5}}", 1, 14, "It may have: concurrency, rate, connectinterval, stop, cluster."),
+    ],
+)
+def test_a_misspelt_name_is_named_with_the_one_that_is_like_it(text: str, line: int, column: int, mend: str) -> None:
+    error = refused(text)
+
+    assert (error.refused, error.place.line, error.place.column) == ((), line, column)
+    assert error.mend.startswith(mend)
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("list: {a: [x]}\nsuspends: [{jobid: '@a'}]", (1, 1)),
+        ("limits: {a: [x]}\nsuspends: [{jobid: '@a'}]", (1, 1)),
+        ("lists: [a]\nsuspends: [{jobid: '@a'}]", (1, 8)),
+        ("lists: {<<: {a: [x]}}\nsuspends: [{jobid: '@a'}]", (1, 9)),
+        ("- {fields: [jobid], conditions: [{if: {jobid: x}, than: {}}]}", (1, 51)),
+        ("- {fields: [jobid], conditions: [{if: {jobid: x}, limits: {}}]}", (1, 51)),
+        ("- {feilds: [jobid], conditions: [{if: {jobid: x}, then: {}}]}", (1, 4)),
+        ("- {per: [jobid], conditions: [{if: {jobid: '#g'}, then: {}}]}", (1, 4)),
+        ("- {fields: jobid, conditions: [{if: {jobid: '#g'}, then: {}}]}", (1, 12)),
+        ("- {fields: [{jobid: [x]}], conditions: [{if: {jobid: '#g'}, then: {}}]}", (1, 21)),
+        ("- {fields: [{jobid: {<<: {g: [x]}}}], conditions: [{if: {jobid: '#g'}, then: {}}]}", (1, 22)),
+        ("- {fields: [{<<: {jobid: {g: [x]}}}], conditions: [{if: {jobid: '#g'}, then: {}}]}", (1, 14)),
+        ("- {fields: [jobid], fields: [localip], conditions: [{if: {localip: 192.0.2.1}, then: {}}]}", (1, 21)),
+        ("quotas: [{nmae: q}]", (1, 11)),
+        ("quotas: [{called: q}]", (1, 11)),
+        ("incoming: [{fi: {sender: '/(?P<who>.*)@x/'}, set: {jobid: '${who}'}}]", (1, 13)),
+        ("incoming: [{when: {sender: '/(?P<who>.*)@x/'}, set: {jobid: '${who}'}}]", (1, 13)),
+        ("lists: *l\nsuspends: [{jobid: '@a'}]", (1, 8)),
+        ("- {default: *strict}", (1, 13)),
+        ("- {fields: *counted, conditions: [{if: {jobid: '#g'}, then: {}}]}", (1, 12)),
+    ],
+)
+def test_what_a_refused_name_may_hold_is_not_missed_elsewhere(text: str, place: tuple[int, int]) -> None:
+    error = refused(text)
+
+    assert [(found.place.line, found.place.column) for found in error.each] == [place]
+
+
+def test_a_list_with_a_refused_value_is_not_blamed_for_names_in_each_rule_that_uses_it() -> None:
+    text = """\
+lists: {l: ['/(?P<who>[^@]*)@(?=x)/']}
+incoming:
+- {if: {sender: '@l'}, set: {jobid: '${who}'}}
+- {if: {sender: '@l'}, set: {jobid: '${who}'}}
+"""
+
+    assert [(found.place.line, found.place.column) for found in refused(text).each] == [(1, 13)]
+
+
+def test_what_is_wrong_below_a_misspelt_part_is_named_with_it() -> None:
+    text = "polices:\n- feilds: [colour]\n  defualt: {concurency: many}\n"
+
+    assert places(refused(text)) == [(1, 1), (2, 3), (2, 12), (3, 3), (3, 13), (3, 25)]
+
+
+def test_every_alias_that_means_nothing_is_named() -> None:
+    text = "lists: {a: *one, b: [*two, &two x, &two y]}\nsuspends: [{jobid: *three}]\n"
+
+    assert places(refused(text)) == [(1, 12), (1, 22), (1, 36), (2, 20)]
+
+
+def test_a_server_says_the_first_error_and_where_to_see_the_others() -> None:
+    error = refused("suspends:\n- {recipientdomain: .example.org}\n- {jobid: '#g'}\n- {job: x}\n")
+
+    assert str(error.in_short).splitlines() == [
+        "policies.yaml, line 2, column 21: '.example.org' is no domain",
+        "- {recipientdomain: .example.org}",
+        "                    ^",
+        "Did you mean '*.example.org'? It is every domain below example.org, without that one itself.",
+        "The file has 2 more errors. To see all of them: mailmend policy lint policies.yaml",
+    ]
+
+
+def test_a_server_says_the_only_error_as_it_is() -> None:
+    error = refused("suspends: [{job: x}]\n")
+
+    assert error.in_short is error

@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailmend.model.texts import Place, cut, escaped_json, noted, place_of, printable
+from mailmend.model.texts import (
+    Place,
+    cut,
+    escaped_json,
+    names_instead,
+    noted,
+    place_of,
+    printable,
+    similar_name,
+)
 
 TEXT = "one\r\ntwo three\n\nfour"
 
@@ -95,3 +104,34 @@ def test_json_with_escaped_characters_means_the_same(document: object) -> None:
 
     assert json.loads(line) == document
     assert line == printable(line)
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "meant"),
+    [
+        ("polices", ["policies", "quotas"], "policies"),
+        ("RATE", ["rate", "stop"], "rate"),
+        ("Vip", ["VIP"], "VIP"),
+        ("colour", ["rate", "stop"], ""),
+        ("rate", [], ""),
+        ("rat" * 27, ["rat" * 27 + "e"], ""),
+        ("rat", [f"rate{number}" for number in range(1_001)], ""),
+    ],
+)
+def test_a_misspelt_name_means_the_most_similar_one(name: str, known: list[str], meant: str) -> None:
+    assert similar_name(name, known) == meant
+
+
+def test_names_instead_of_a_misspelt_one_are_the_similar_one_and_then_all() -> None:
+    assert names_instead("vpi", ["old", "vip"], mark="@") == "Did you mean '@vip'? There are: old, vip."
+    assert names_instead("colour", ["rate"], "It has") == "It has: rate."
+    assert names_instead("a", []) == "There are: none."
+
+
+def test_of_many_names_fifty_are_listed() -> None:
+    names = [f"n{number:04}" for number in range(1_234)]
+
+    said = names_instead("x", names)
+
+    assert said.startswith("There are: n0000, n0001, ")
+    assert said.endswith(", n0049 and 1,184 more.")
