@@ -20,7 +20,7 @@ MEANINGS: Mapping[Verdict, str] = {
     Verdict.MOVED: "changed meanwhile: left to the next run",
     Verdict.AHEAD: "written by a clock that runs ahead: left until time has passed it",
     Verdict.FIXED: "mended, and read back so",
-    Verdict.HIDDEN: "mended, but a later tombstone hides it: journalled",
+    Verdict.HIDDEN: "mended, but a delete after T hides it: journalled for repair lags",
     **{verdict: queue_verdict.meaning for verdict, queue_verdict in QUEUE_VERDICTS.items()},
 }
 """Every verdict in a few words."""

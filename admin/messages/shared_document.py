@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 from mailmend.admin.frame.document import Document, Grid, Part, Styled, Verbatim, by_time, by_verdict
 from mailmend.admin.frame.examples import EXAMPLES_MAX, Affected, Example
 from mailmend.admin.frame.values import (
-    NOTHING_WRITTEN,
     counts_json,
     fields_json,
     first_ids,
@@ -19,9 +18,10 @@ from mailmend.admin.frame.values import (
 from mailmend.admin.frame.verdict_texts import EACH_VERDICT, MEANINGS, STYLES, kinds, steps_grid
 from mailmend.admin.messages.affected_document import findings_parts, mailboxes_part
 from mailmend.admin.messages.mending import CheckedTopics, MendingResult
+from mailmend.admin.messages.next_steps import after_a_plan, found_in, next_lines
 from mailmend.admin.messages.runs import trend_parts
 from mailmend.model.errors import ExitCode
-from mailmend.model.projections.verdicts import HARMLESS, MENDABLE, QUEUE_VERDICTS, Verdict, Why
+from mailmend.model.projections.verdicts import Verdict, Why
 from mailmend.model.sizes import MIB
 from mailmend.model.texts import keyspace_option
 from mailmend.repair.decisions.left_sample import LEFT_SAMPLE
@@ -127,29 +127,6 @@ def _collected(one: "CollectedNode") -> str:
     return f"{before} before, {one.after.bytes / MIB:,.1f} MiB after garbage collection, in {one.seconds:,.1f} s."
 
 
-def after_a_plan(summary: "RepairResult", asked: str, file: str, done_by: str) -> list[str]:
-    """What to do next with a plan that was made, or applied."""
-    if summary.run is not None:
-        if not summary.moved:
-            return []
-        return [f"Next: mailmend repair queues{asked} --plan {file} (for what moved)"]
-    due = summary.due.total()
-    if not due:
-        return [NOTHING_WRITTEN]
-    return [f"Nothing was written. A repair would remove or mend {due:,}.", f"Next: {done_by}"]
-
-
-def about_queues(found: Mapping[Verdict, int], keyspace: str, *, again: bool) -> list[str]:
-    """The commands that mend what was found in queues; `again`: also those that this one is a dry run of."""
-    names: dict[str, None] = {}
-    for verdict, queue_verdict in QUEUE_VERDICTS.items():
-        if found.get(verdict) and verdict not in HARMLESS:
-            names[queue_verdict.mended] = None
-    if not again:
-        names.pop("repair queues", None)
-    return [f"Next: mailmend {name}{keyspace}" for name in names]
-
-
 def document_of(result: MendingResult) -> Document:
     summary = result.summary
     remarks = page_lines(summary)
@@ -202,7 +179,7 @@ def _report(result: MendingResult) -> Iterator[Part]:
     yield from page_lines(summary)
     yield from _sums(result, steps_grid(summary.findings, summary.keyspace, result.options))
     yield from queue_lines(result)
-    yield from by_verdict(counts_json(_found(summary)))
+    yield from by_verdict(counts_json(found_in(summary)))
     yield from by_time(affected.hours)
     yield from mailboxes_part(affected, summary.keyspace)
     yield from findings_parts(result.examples, affected, summary.keyspace, whole=True)
@@ -381,96 +358,8 @@ def _again(seconds: int | None) -> str:
     return f"come again in {seconds} s"
 
 
-def next_lines(summary: RepairResult, options: str = "", plan: Path | None = None) -> list[str]:
-    """What to do next; a repair is named with the options that were given, a plan to be applied by its file."""
-    keyspace = f" {keyspace_option(summary.keyspace)}"
-    asked = keyspace
-    if options:
-        asked += f" {options}"
-    lines: list[str] = []
-    if summary.kind is RunKind.CHECK:
-        lines += _after_check(summary, keyspace, asked)
-    elif summary.kind is RunKind.QUEUES:
-        if not summary.run:
-            lines.append(NOTHING_WRITTEN)
-        lines += about_queues(summary.left, keyspace, again=not summary.run)
-        return lines or ["No drift is left."]
-    elif summary.kind is RunKind.UNDO:
-        if not summary.run:
-            lines.append(f"Nothing was written. {summary.due.total():,} would be put back.")
-    elif summary.kind is RunKind.LAGS:
-        lines += _after_messages(summary, f"mailmend repair lags{asked}", keyspace, plan)
-    else:
-        lines += _after_messages(summary, f"mailmend repair messages{asked}", keyspace, plan)
-    if summary.left.get(Verdict.LOST_CONTENT) or _found(summary)[Verdict.LOST_CONTENT]:
-        lines.append("Content is lost: mailmend runbook show content-is-lost")
-    if summary.run and summary.fixed:
-        lines.append(f"To put it back: mailmend undo {summary.run}{keyspace}")
-    return lines
-
-
-BEHIND_PAGE: Final = "table-was-restored"
-"""The page for generators that are behind the messages."""
 _NOT_COMPARED: Final = "the live table lacks it: nothing was compared there, and no repair writes to it"
 _NOT_LOOKED_AT: Final = "the keyspace lacks it: what follows from the source of truth there was not looked at"
-
-
-def _after_check(summary: RepairResult, keyspace: str, asked: str) -> list[str]:
-    if summary.missing_columns or summary.missing_tables:
-        return [f"Next: mailmend schema verify{keyspace} (it names the statement that adds what is missing)"]
-    found = _found(summary)
-    lines = list[str]()
-    if any(found[verdict] for verdict in MENDABLE):
-        lines.append(f"Next: mailmend repair messages{asked} --dry-run")
-    if summary.generators:
-        lines.append(f"Generators are behind: mailmend runbook show {BEHIND_PAGE}")
-    lines += about_queues(found, keyspace, again=True)
-    drift = any(number for verdict, number in found.items() if verdict not in HARMLESS)
-    if not lines and not drift and not summary.failed and not summary.untried:
-        return ["No drift."]
-    return lines
-
-
-def _after_messages(summary: RepairResult, again: str, keyspace: str, plan: Path | None) -> list[str]:
-    """After a repair, of messages or of lags, or after the plan of one."""
-    if plan is None:
-        return _after_repair(summary, again, again)
-    file = shlex.quote(str(plan))
-    lines = _after_repair(summary, f"{again} --plan {file}", f"mailmend apply {file}{keyspace}")
-    return [*_waiting(summary), *lines]
-
-
-def _after_repair(summary: RepairResult, again: str, done_by: str) -> list[str]:
-    """After a look: what does what would be done."""
-    mendable = sum(summary.left.get(verdict, 0) for verdict in MENDABLE)
-    scan = f"Next: {again} --scan (it reads the whole source of truth, and mends what is left)"
-    if any(counts[Why.NEEDS_SCAN] for counts in summary.reasons.values()):
-        return [scan]
-    lines = []
-    if summary.gaps:
-        lines.append(scan)
-    if summary.run is not None:
-        if mendable or summary.moved or summary.left.get(Verdict.AHEAD):
-            return [f"Next: {again} (a second run mends what moved or was left)"]
-        return lines
-    due = summary.due.total()
-    nothing = f"Nothing was written. A repair would mend {due:,}."
-    if due:
-        return [nothing, f"Next: {done_by}"]
-    if summary.too_young:
-        return [nothing, f"Next: {again}"]
-    return [nothing, *lines]
-
-
-def _waiting(summary: RepairResult) -> list[str]:
-    number = sum(counts[Why.ROWS_DIFFER] for counts in summary.reasons.values())
-    if not number:
-        return []
-    return [f"The plan has {number:,} counters that wait until the rows of their mailboxes agree."]
-
-
-def _found(summary: RepairResult) -> Counter[Verdict]:
-    return sum((Counter(counts) for counts in summary.findings.values()), Counter[Verdict]())
 
 
 def _details(summary: RepairResult) -> Grid:

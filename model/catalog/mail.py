@@ -237,3 +237,6 @@ FAMILIES = (MESSAGES, PATHS)
 
 PROJECTIONS: Mapping[str, Projection] = projections_of(FAMILIES)
 """Every projection by its name in findings."""
+
+REPORT_ONLY = frozenset(family.mirror.name for family in FAMILIES if family.mirror.report_only)
+"""The names of projections whose inconsistencies are reported, and are not mended by a repair."""

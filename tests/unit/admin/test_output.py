@@ -3,6 +3,7 @@
 import io
 import json
 import re
+from collections import Counter
 
 import pytest
 from rich.console import Console
@@ -13,9 +14,10 @@ from mailmend.admin.frame.presenter import exit_meaning, grid_of, show, write_js
 from mailmend.admin.frame.values import counts_json
 from mailmend.admin.frame.verdict_texts import MEANINGS, STYLES
 from mailmend.admin.messages.mending import MendingResult
-from mailmend.admin.messages.shared_document import closing_lines, document_of, next_lines, summary_json
+from mailmend.admin.messages.next_steps import next_lines
+from mailmend.admin.messages.shared_document import closing_lines, document_of, summary_json
 from mailmend.model.errors import ExitCode
-from mailmend.model.projections.verdicts import Verdict
+from mailmend.model.projections.verdicts import Verdict, Why
 from mailmend.repair.ledger.runs import RunKind
 from mailmend.repair.mending.engine import RepairResult
 from tests.support.checkout import CHECKOUT
@@ -124,6 +126,74 @@ def test_a_check_with_drift_names_the_next_command() -> None:
 
     assert lines[0] == "Next: mailmend repair messages --keyspace apache_james --dry-run"
     assert "content-is-lost" in lines[1]
+
+
+def test_a_check_that_finds_only_report_only_rows_advises_no_repair() -> None:
+    """The rows of `mailbox`: whether they were looked at twice, which gives the reason, or once."""
+    summary = check_summary()
+    summary.findings = {"mailbox": Counter({Verdict.PROJECT: 1_000, Verdict.WITHDRAW: 2})}
+    said = "A repair with these options would change nothing: only reported (1,002)."
+
+    assert next_lines(summary) == [said]
+    summary.reasons = {Verdict.PROJECT: Counter({Why.ONLY_REPORTED: 1_000})}
+    assert next_lines(summary) == [said]
+
+
+def test_a_check_that_finds_other_rows_too_advises_the_repair() -> None:
+    summary = check_summary()
+    summary.findings = {
+        "mailbox": Counter({Verdict.PROJECT: 2}),
+        "messageIdTable": Counter({Verdict.PROJECT: 1}),
+    }
+    summary.reasons = {Verdict.PROJECT: Counter({Why.ONLY_REPORTED: 2, Why.DUE: 1})}
+
+    assert next_lines(summary) == ["Next: mailmend repair messages --keyspace apache_james --dry-run"]
+
+
+def test_a_check_names_the_options_without_which_a_repair_changes_nothing() -> None:
+    summary = check_summary()
+    summary.findings = {"messageIdTable": Counter({Verdict.WITHDRAW: 3, Verdict.AMEND: 1})}
+    summary.reasons = {
+        Verdict.WITHDRAW: Counter({Why.NEEDS_DANGLING: 3}),
+        Verdict.AMEND: Counter({Why.NEEDS_ONLY: 1}),
+    }
+
+    whys = "needs --dangling withdraw or restore (3), left out by --only (1)"
+    assert next_lines(summary) == [f"A repair with these options would change nothing: {whys}."]
+
+
+def test_a_check_of_a_mailbox_advises_the_scan_without_which_its_repair_changes_nothing() -> None:
+    summary = check_summary()
+    summary.findings = {"messageIdTable": Counter({Verdict.WITHDRAW: 3})}
+    summary.reasons = {Verdict.WITHDRAW: Counter({Why.NEEDS_SCAN: 3})}
+
+    assert next_lines(summary, "--mailbox abc") == [
+        "Next: mailmend repair messages --keyspace apache_james --mailbox abc --scan --dry-run"
+    ]
+
+
+def test_a_repair_does_not_advise_a_second_run_for_what_its_options_leave_out() -> None:
+    summary = repair_summary()
+    summary.moved = 0
+    summary.left = Counter({Verdict.WITHDRAW: 4})
+    summary.reasons = {Verdict.WITHDRAW: Counter({Why.NEEDS_ONLY: 4})}
+
+    assert [line for line in next_lines(summary) if line.startswith("Next:")] == []
+    summary.left[Verdict.WITHDRAW] = 5
+    assert [line for line in next_lines(summary) if line.startswith("Next:")] == [
+        "Next: mailmend repair messages --keyspace apache_james (a second run mends what moved or was left)"
+    ]
+
+
+def test_rows_that_were_deleted_within_the_margin_are_named_as_hidden_with_their_command() -> None:
+    summary = repair_summary()
+    summary.moved = 0
+    summary.left = Counter({Verdict.HIDDEN: 2})
+
+    assert next_lines(summary)[:2] == [
+        "2 HIDDEN were deleted within the margin, or by a clock that is ahead.",
+        "Next: mailmend repair lags --keyspace apache_james (it mends them after that time)",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,180 @@
+"""The last lines of check, repair, apply and undo: what to do next."""
+
+import shlex
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from mailmend.admin.frame.values import NOTHING_WRITTEN
+from mailmend.model.catalog.mail import REPORT_ONLY
+from mailmend.model.projections.verdicts import HARMLESS, MENDABLE, QUEUE_VERDICTS, Verdict, Why
+from mailmend.model.texts import keyspace_option
+from mailmend.repair.ledger.runs import RunKind
+from mailmend.repair.mending.engine import RepairResult
+
+BEHIND_PAGE: Final = "table-was-restored"
+"""The page for generators that are behind the messages."""
+
+
+def next_lines(summary: RepairResult, options: str = "", plan: Path | None = None) -> list[str]:
+    """What to do next; a repair is named with the options that were given, a plan with its file."""
+    keyspace = f" {keyspace_option(summary.keyspace)}"
+    asked = keyspace
+    if options:
+        asked += f" {options}"
+    lines: list[str] = []
+    if summary.kind is RunKind.CHECK:
+        lines += _after_check(summary, keyspace, asked)
+    elif summary.kind is RunKind.QUEUES:
+        if not summary.run:
+            lines.append(NOTHING_WRITTEN)
+        lines += about_queues(summary.left, keyspace, again=not summary.run)
+        return lines or ["No drift is left."]
+    elif summary.kind is RunKind.UNDO:
+        if not summary.run:
+            lines.append(f"Nothing was written. {summary.due.total():,} would be put back.")
+    elif summary.kind is RunKind.LAGS:
+        lines += _after_messages(summary, f"mailmend repair lags{asked}", keyspace, plan)
+    else:
+        lines += _after_messages(summary, f"mailmend repair messages{asked}", keyspace, plan)
+    if summary.left.get(Verdict.LOST_CONTENT) or found_in(summary)[Verdict.LOST_CONTENT]:
+        lines.append("Content is lost: mailmend runbook show content-is-lost")
+    if summary.run and summary.fixed:
+        lines.append(f"To put it back: mailmend undo {summary.run}{keyspace}")
+    return lines
+
+
+def _after_check(summary: RepairResult, keyspace: str, asked: str) -> list[str]:
+    if summary.missing_columns or summary.missing_tables:
+        verify = f"mailmend schema verify{keyspace}"
+        return [f"Next: {verify} (it names the statement that adds what is missing)"]
+    found = found_in(summary)
+    lines = _repair_of_messages(summary, asked)
+    if summary.generators:
+        lines.append(f"Generators are behind: mailmend runbook show {BEHIND_PAGE}")
+    lines += about_queues(found, keyspace, again=True)
+    drift = any(number for verdict, number in found.items() if verdict not in HARMLESS)
+    if not lines and not drift and not summary.failed and not summary.untried:
+        return ["No drift."]
+    return lines
+
+
+_NEEDS_OTHER_OPTIONS: Final = frozenset({Why.NEEDS_DANGLING, Why.NEEDS_ONLY, Why.NO_WHOLE_ROW})
+"""Why a repair with the same options leaves what it could mend with others."""
+
+_NEVER_MENDED: Final = _NEEDS_OTHER_OPTIONS | {Why.ONLY_REPORTED}
+"""Why a second repair with the same options leaves what the first one left."""
+
+
+def _repair_of_messages(summary: RepairResult, asked: str) -> list[str]:
+    """The repair that mends what a check found, or why a repair with these options mends nothing."""
+    reported = 0
+    found = Counter[Verdict]()
+    for name, counts in summary.findings.items():
+        mendable = {verdict: counts[verdict] for verdict in MENDABLE}
+        if name in REPORT_ONLY:
+            reported += sum(mendable.values())
+        else:
+            found.update(mendable)
+    reasons = _reasons_of_mendable(summary)
+    others = {why: reasons[why] for why in Why if why in _NEEDS_OTHER_OPTIONS and reasons[why]}
+    may_change = found.total() - sum(others.values())
+    if may_change > 0:
+        scan = ""
+        if reasons[Why.NEEDS_SCAN] >= may_change:
+            scan = " --scan"
+        return [f"Next: mailmend repair messages{asked}{scan} --dry-run"]
+    if reported:
+        others[Why.ONLY_REPORTED] = reported
+    whys = [f"{why.value} ({number:,})" for why, number in others.items()]
+    if not whys:
+        return []
+    return [f"A repair with these options would change nothing: {', '.join(whys)}."]
+
+
+def _reasons_of_mendable(summary: RepairResult) -> Counter[Why]:
+    """The number of findings with verdicts that a repair mends, by the reason why they are left."""
+    reasons = Counter[Why]()
+    for verdict in MENDABLE:
+        reasons.update(summary.reasons.get(verdict, {}))
+    return reasons
+
+
+def _after_messages(summary: RepairResult, again: str, keyspace: str, plan: Path | None) -> list[str]:
+    """After a repair, of messages or of lags, or after the plan of one."""
+    if plan is None:
+        return _after_repair(summary, again, again)
+    file = shlex.quote(str(plan))
+    lines = _after_repair(summary, f"{again} --plan {file}", f"mailmend apply {file}{keyspace}")
+    return [*_waiting(summary), *lines]
+
+
+def _after_repair(summary: RepairResult, again: str, done_by: str) -> list[str]:
+    """After a look: what does what would be done."""
+    reasons = _reasons_of_mendable(summary)
+    mendable = sum(summary.left.get(verdict, 0) for verdict in MENDABLE)
+    mendable -= sum(reasons[why] for why in _NEVER_MENDED)
+    scan = f"Next: {again} --scan (it reads the whole source of truth, and mends what is left)"
+    if any(counts[Why.NEEDS_SCAN] for counts in summary.reasons.values()):
+        return [scan]
+    lines = []
+    if summary.gaps:
+        lines.append(scan)
+    if summary.run is not None:
+        if mendable > 0 or summary.moved or summary.left.get(Verdict.AHEAD):
+            return [f"Next: {again} (a second run mends what moved or was left)"]
+        return [*lines, *_hidden(summary)]
+    due = summary.due.total()
+    nothing = f"Nothing was written. A repair would mend {due:,}."
+    if due:
+        return [nothing, f"Next: {done_by}"]
+    if summary.too_young:
+        return [nothing, f"Next: {again}"]
+    return [nothing, *lines]
+
+
+def _hidden(summary: RepairResult) -> list[str]:
+    """The command for fixes that a later delete hides; a second run would mend them too."""
+    number = summary.left.get(Verdict.HIDDEN, 0)
+    if not number:
+        return []
+    lags = f"mailmend repair lags {keyspace_option(summary.keyspace)}"
+    return [
+        f"{number:,} HIDDEN were deleted within the margin, or by a clock that is ahead.",
+        f"Next: {lags} (it mends them after that time)",
+    ]
+
+
+def _waiting(summary: RepairResult) -> list[str]:
+    number = sum(counts[Why.ROWS_DIFFER] for counts in summary.reasons.values())
+    if not number:
+        return []
+    return [f"The plan has {number:,} counters that wait until the rows of their mailboxes agree."]
+
+
+def found_in(summary: RepairResult) -> Counter[Verdict]:
+    return sum((Counter(counts) for counts in summary.findings.values()), Counter[Verdict]())
+
+
+def after_a_plan(summary: "RepairResult", asked: str, file: str, done_by: str) -> list[str]:
+    """What to do next with a plan that was made, or applied."""
+    if summary.run is not None:
+        if not summary.moved:
+            return []
+        return [f"Next: mailmend repair queues{asked} --plan {file} (for what moved)"]
+    due = summary.due.total()
+    if not due:
+        return [NOTHING_WRITTEN]
+    return [f"Nothing was written. A repair would remove or mend {due:,}.", f"Next: {done_by}"]
+
+
+def about_queues(found: Mapping[Verdict, int], keyspace: str, *, again: bool) -> list[str]:
+    """The commands that mend what was found in queues; `again`: also the one that this was a dry run of."""
+    names: dict[str, None] = {}
+    for verdict, queue_verdict in QUEUE_VERDICTS.items():
+        if found.get(verdict) and verdict not in HARMLESS:
+            names[queue_verdict.mended] = None
+    if not again:
+        names.pop("repair queues", None)
+    return [f"Next: mailmend {name}{keyspace}" for name in names]
