@@ -52,6 +52,7 @@ from mailmend.model.operations import Read
 from mailmend.model.ports import Progress
 from mailmend.model.projections.findings import Finding, Suspect
 from mailmend.model.projections.verdicts import OVER_VERDICTS, QUEUE_VERDICTS, Reason, Verdict, Why
+from mailmend.model.waiting import pause_visibly
 from mailmend.repair.ledger.before_images import image_digest
 
 _MOVES = frozenset(verdict for verdict, queue_verdict in QUEUE_VERDICTS.items() if queue_verdict.moves_start)
@@ -199,8 +200,8 @@ class QueueCleanup:
             doubtful = any(self._is_looked_at_again(earlier, settings) for earlier in first.values())
             if settings.recheck and doubtful:
                 scan.close()
-                self._progress.stage("waiting", round(settings.delay_seconds))
-                await self._view.clock.pause(settings.delay_seconds)
+                what = "waiting before the second look at queues"
+                await pause_visibly(self._view.clock, self._progress, what, settings.delay_seconds)
                 scan, second = await self._look(slicing)
                 recut = await self._view.slicing() != slicing
             cleaned = []

@@ -32,6 +32,7 @@ from mailmend.model.blobs import BlobStore
 from mailmend.model.errors import MailmendError, StateUnwritable
 from mailmend.model.ids import BlobId
 from mailmend.model.ports import Clock, Progress
+from mailmend.model.waiting import pause_visibly
 from mailmend.repair.joins.records import Workshop
 from mailmend.repair.synced_files import append_synced, make_own_folder
 
@@ -229,8 +230,8 @@ class BlobCollection:
                 look.close()
             if not (wanted.candidates.count or wanted.missing.count):
                 return found
-            self.progress.stage("waiting", round(self.delay_seconds))
-            await self.clock.pause(self.delay_seconds)
+            what = "waiting before the second look at blobs"
+            await pause_visibly(self.clock, self.progress, what, self.delay_seconds)
             await self._looked_again(wanted, found, removing)
             found.verdicts[BlobVerdict.KEEP] += wanted.candidates.count - found.verdicts[BlobVerdict.COLLECT]
             return found

@@ -13,11 +13,12 @@ from itertools import islice
 
 from mailmend.model.errors import CannotReach, DoubtfulWrite, MailmendError, Unjournalled
 from mailmend.model.operations import Count, Level, Read
-from mailmend.model.ports import Clock, Lags, Tables
+from mailmend.model.ports import Clock, Lags, Progress, Silent, Tables
 from mailmend.model.projections.family import Counts, Family
 from mailmend.model.projections.findings import Finding, RepairPolicy, Suspect
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.model.table import Key, Row
+from mailmend.model.waiting import wait_visibly
 from mailmend.repair.clock import Timing
 from mailmend.repair.ledger.before_images import as_planned, key_text
 from mailmend.repair.ledger.leases import Lease, Leases, TakenLease
@@ -38,6 +39,8 @@ LEASE_SECONDS = 600
 
 STATEMENT_SECONDS = 20.0
 """How long, in seconds, a lease must still last when a delta is sent: longer than any statement takes."""
+
+_SILENT = Silent()
 
 _UNRECORDED = "nothing was written, because its before-image could not be recorded: "
 _DOUBTFUL = "the delta may or may not have been added; it is not sent again, "
@@ -142,7 +145,13 @@ class CounterMender:
     leases: Leases | None = None
     lags: Lags | None = None
 
-    def revisit(self, suspects: Suspects, policy: RepairPolicy, held: TakenLease | None = None) -> Iterator[Finding]:
+    def revisit(
+        self,
+        suspects: Suspects,
+        policy: RepairPolicy,
+        held: TakenLease | None = None,
+        progress: Progress = _SILENT,
+    ) -> Iterator[Finding]:
         """One finding for each suspect of counters; the others only name truths that are not projected."""
         for family in self.families:
             for counts in family.counts:
@@ -151,10 +160,15 @@ class CounterMender:
                     continue
                 groups = [suspect.key for suspect in due]
                 beside = truths_beside(family, counts, groups, suspects())
-                yield from self._round(family, counts, policy, held, beside, mending).all(due)
+                tallies = Tallies(self.mail, family, counts, policy, beside)
+                yield from _Round(self, policy, held, counts, tallies, mending, progress).all(due)
 
     def undo(
-        self, images: Iterable[Finding], policy: RepairPolicy, held: TakenLease | None = None
+        self,
+        images: Iterable[Finding],
+        policy: RepairPolicy,
+        held: TakenLease | None = None,
+        progress: Progress = _SILENT,
     ) -> Iterator[Finding]:
         """Reverse a run's deltas, from its before-images, where the counters are as that run left them."""
         recorded = list(images)
@@ -164,18 +178,9 @@ class CounterMender:
                 for image in recorded:
                     if image.suspect.projection == counts.name:
                         due.append(_taken_back(image, counts))
-                yield from self._round(family, counts, policy, held, {}, taking_back).all(due)
-
-    def _round(  # noqa: PLR0917 - in the order in which they are needed
-        self,
-        family: Family,
-        counts: Counts,
-        policy: RepairPolicy,
-        held: TakenLease | None,
-        beside: Mapping[Key, tuple[Key, ...]],
-        rule: CounterRule,
-    ) -> "_Round":
-        return _Round(self, policy, held, counts, Tallies(self.mail, family, counts, policy, beside), rule)
+                tallies = Tallies(self.mail, family, counts, policy, {})
+                looks = _Round(self, policy, held, counts, tallies, taking_back, progress)
+                yield from looks.all(due)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +199,7 @@ class _Round:
     counts: Counts
     tallies: Tallies
     rule: CounterRule
+    progress: Progress
     breaker: Breaker = field(default_factory=lambda: Breaker(COUNTERS_UNREACHED_MAX))
 
     def all(self, suspects: Iterable[Suspect]) -> Iterator[Finding]:
@@ -209,12 +215,19 @@ class _Round:
             at_once = batches_at_once(self.policy.rows_per_second)
             visits = list(side_by_side(self._looked, iter(leased), at_once))
             if any(visit.finding is None for visit in visits):
-                self.mender.clock.sleep(self.mender.timing.look_gap_seconds)
+                self._wait()
             if self.policy.run is not None:  # deltas are sent one by one
                 at_once = 1
             return list(side_by_side(self._ruled, iter(visits), at_once))
         finally:
             self._release(leased)
+
+    def _wait(self) -> None:
+        seconds = self.mender.timing.look_gap_seconds
+        what = "waiting for writes under way before the second look at counters"
+        wait_visibly(self.mender.clock, self.progress, what, seconds)
+        if seconds:
+            self.progress.stage("second look at counters")
 
     def _leased(self, suspect: Suspect) -> _Visit:
         leases = self._leases

@@ -33,6 +33,7 @@ from mailmend.model.projections.projection import Projection
 from mailmend.model.projections.verdicts import BY_POLICY, SETTLED, Reason, Verdict, Why, older_than_a_day
 from mailmend.model.table import Key
 from mailmend.model.texts import keyspace_option
+from mailmend.model.waiting import wait_visibly
 from mailmend.repair.clock import read_clocks, take_as_of
 from mailmend.repair.decisions.recheck import fixed_at, reason_of
 from mailmend.repair.ledger.lags import Lag, LagJournal
@@ -189,8 +190,8 @@ def _wait_for_lags(due: Sequence[Lag], settings: RepairSettings, tools: RepairTo
     ripe = youngest + max(round(settings.delay_seconds * MICROS), settings.timing.margin_micros + MICROS)
     seconds = (ripe - tools.clock.micros()) / MICROS
     if due and seconds > 0 and not settings.timing.no_writers:
-        tools.progress.stage("waiting", round(seconds))
-        tools.clock.sleep(seconds)
+        what = "waiting until lags are old enough to be mended"
+        wait_visibly(tools.clock, tools.progress, what, seconds)
 
 
 def lease_of_repair(leases: Leases | None, keyspace: str, command: str) -> AbstractContextManager[TakenLease | None]:
@@ -304,18 +305,17 @@ class _Stages:
         if meanwhile:
             meanwhile()
         with self._timed("delay"):
-            left = max(0.0, until - clock.monotonic())
-            self.tools.progress.stage("waiting", round(left))
-            for seconds in _portions(left):
-                clock.sleep(seconds)
-                self.tools.progress.advance(1)
+            left = until - clock.monotonic()
+            what = "waiting for late writes before the second look"
+            wait_visibly(clock, self.tools.progress, what, left)
 
     def _recounted(self, detection: Detection) -> Iterator[Finding]:
         counters = names_of_counters(self.settings.families)
         if self.tools.counters is None or not any(map(detection.counts.get, counters)):
             return iter(())
         self.tools.progress.stage("counters")
-        return self.tools.counters.revisit(detection.suspects, self.policy, self.held)
+        progress = self.tools.progress
+        return self.tools.counters.revisit(detection.suspects, self.policy, self.held, progress)
 
     def _take(self, findings: Iterable[Finding]) -> None:
         projections = projections_of(self.settings.families)
@@ -342,12 +342,6 @@ class _Stages:
             yield
         finally:
             self.result.seconds[stage] = self.tools.clock.monotonic() - started
-
-
-def _portions(seconds: float) -> Iterator[float]:
-    while seconds > 0:
-        yield min(1.0, seconds)
-        seconds -= 1.0
 
 
 _BATCH_FINDINGS = 200

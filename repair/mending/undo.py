@@ -181,7 +181,8 @@ class _Undoing:
             self._take(findings)
             self.tools.progress.advance(len(findings))
         if self.tools.counters is not None and self.counted:
-            self._take(self.tools.counters.undo(self.counted, self.policy, self.held))
+            counters = self.tools.counters
+            self._take(counters.undo(self.counted, self.policy, self.held, self.tools.progress))
         self.result.seconds["undo"] = self.tools.clock.monotonic() - started
         self.result.exit = self.result.exit_code
         if self.result.moved and not self.result.exit:

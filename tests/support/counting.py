@@ -25,17 +25,23 @@ COUNTS = MESSAGES.counts[0]
 SUSPECT = Suspect(COUNTS.name, (MAILBOX,), Verdict.AMEND)
 
 
+def _nothing() -> None:
+    """Nothing happens."""
+
+
 class EventfulClock(VirtualClock):
     """While somebody sleeps, something may happen."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.meanwhile: Callable[[], None] = lambda: None
+        self.meanwhile: Callable[[], None] = _nothing
 
     def sleep(self, seconds: float) -> None:
-        """Let the hand jump, and the thing happen."""
+        """Let the hand jump, and the thing happen once."""
         super().sleep(seconds)
-        self.meanwhile()
+        happens = self.meanwhile
+        self.meanwhile = _nothing
+        happens()
 
 
 @dataclass(slots=True)

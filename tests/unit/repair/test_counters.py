@@ -20,6 +20,7 @@ from mailmend.repair.ledger.leases import Leases, TakenLease
 from mailmend.repair.mending.counters import GROUPS_AT_ONCE, LEASE_SECONDS
 from tests.support.clock import START, uuid_at
 from tests.support.counting import COUNTS, SUSPECT, Counting, three_messages
+from tests.support.progress import SilentProgress
 from tests.support.repairing import MAILBOX, mirror_suspect, truth_row
 from tests.support.striking import Strike, of, passing
 from tests.support.writing import LagList
@@ -36,7 +37,7 @@ def test_counters_that_are_wrong_are_mended_by_one_delta(world: Counting) -> Non
     (outcome,) = world.mend()
     assert (outcome.verdict, outcome.result, outcome.error) == (Verdict.AMEND, Verdict.FIXED, None)
     assert world.counters() == (3, 2)
-    assert world.clock.slept == [GAP]
+    assert sum(world.clock.slept) == GAP
     (recorded,) = world.ledger.findings(world.run)
     assert recorded == outcome
     assert recorded.projected is not None
@@ -167,7 +168,19 @@ def test_many_mailboxes_share_one_wait() -> None:
     suspects = [Suspect(COUNTS.name, (mailbox,), Verdict.PROJECT) for mailbox in mailboxes]
     outcomes = list(world.mender().revisit(lambda: iter(suspects), world.policy()))
     assert [outcome.result for outcome in outcomes] == [Verdict.FIXED] * len(mailboxes)
-    assert world.clock.slept == [GAP, GAP]
+    assert sum(world.clock.slept) == 2 * GAP
+
+
+def test_the_wait_between_two_looks_is_a_stage_that_says_for_what_and_how_long(world: Counting) -> None:
+    progress = SilentProgress()
+
+    list(world.mender().revisit(lambda: iter([SUSPECT]), world.policy(), progress=progress))
+
+    assert progress.stages == {
+        "waiting for writes under way before the second look at counters, in seconds": GAP,
+        "second look at counters": None,
+    }
+    assert progress.steps == GAP
 
 
 def test_without_writers_nobody_waits(world: Counting) -> None:
