@@ -97,6 +97,7 @@ class ClusterRequest:
     yaml: Mapping[str, Any] | None = None
     properties: Mapping[str, str] | None = None
     java_options: tuple[str, ...] | None = None
+    storage_port: int | None = None
 
 
 def hosts_of(nodes: int) -> tuple[str, ...]:
@@ -138,7 +139,8 @@ def later_settings(known: ClusterSettings, request: ClusterRequest) -> ClusterSe
 def _changes(request: ClusterRequest) -> dict[str, Any]:
     """What was asked for, of what a stopped cluster may change."""
     changes = {}
-    for name in ("native_port", "heap_mib", "authenticator", "yaml", "properties", "java_options"):
+    ports = ("native_port", "storage_port")
+    for name in (*ports, "heap_mib", "authenticator", "yaml", "properties", "java_options"):
         value = getattr(request, name)
         if value is not None:
             changes[name] = value

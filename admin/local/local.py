@@ -1,5 +1,6 @@
 """`mailmend local`: a real Cassandra on this machine, and optionally the other servers of a mail queue."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -8,7 +9,7 @@ import click
 
 from mailmend.admin.frame.caller import Caller
 from mailmend.admin.frame.command import Command, CommandGroup
-from mailmend.admin.frame.document import Document, Grid, Part
+from mailmend.admin.frame.document import Document, Grid, Part, Verbatim
 from mailmend.admin.frame.kinds import PORT, ParsedValue
 from mailmend.admin.frame.options import option
 from mailmend.admin.frame.values import plain
@@ -23,8 +24,9 @@ from mailmend.admin.local import (
     local_servers,
 )
 from mailmend.admin.local.cassandra_node import HEAP_MIB_DEFAULT, NATIVE_PORT_DEFAULT, NODES_MAX, RELEASES, heap_mib
+from mailmend.admin.local.exports import export_lines, exports_of
 from mailmend.admin.local.server import ServerStatus
-from mailmend.admin.local.servers import known_names, parse_names
+from mailmend.admin.local.servers import known_names, known_ports, parse_names, parse_ports
 from mailmend.model.errors import ExitCode
 
 
@@ -38,6 +40,7 @@ class UpRequest:
     heap: int | None = None
     line: str | None = None
     names: tuple[str, ...] = ()
+    ports: Mapping[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,7 @@ def up(request: UpRequest, caller: Caller) -> LocalStatus:
         LocalServerError: it could not be started.
     """
     wanted = ClusterRequest(version=request.line, nodes=request.nodes, native_port=request.port, heap_mib=request.heap)
-    return _servers(request.folder, caller).up(wanted, request.names or ())
+    return _servers(request.folder, caller).up(wanted, request.names or (), request.ports)
 
 
 def down(folder: Path | None, caller: Caller) -> LocalStatus:
@@ -96,6 +99,17 @@ def servers_document(found: LocalStatus) -> Document:
     if rows := _rows(found):
         parts.append(Grid(f"Local servers in {found.cluster.folder}", ("server", "address", "state", "pid"), rows))
     return Document(status_json(found), (*parts, *_sentences(found)))
+
+
+def up_document(found: LocalStatus) -> Document:
+    """The status after a start, and the environment in which commands reach the servers."""
+    document = servers_document(found)
+    variables = exports_of(found)
+    body = document.body
+    if variables:
+        lines = Verbatim(export_lines(variables))
+        body = (*body, "After these lines the commands of a shell find the servers:", lines)
+    return replace(document, json={**status_json(found), "environment": variables}, body=body)
 
 
 def status_json(found: LocalStatus) -> dict[str, Any]:
@@ -189,10 +203,12 @@ LOCAL: Final = CommandGroup(
         Command(
             name="up",
             summary="Start it and wait until it answers.",
-            about="""What runs already is left running. Data and settings of an earlier start are found again. Exit
-            code 4: it could not be started.""",
+            about="""What runs already is left running. Data and settings of an earlier start are
+            found again. Before anything is started, all ports are checked: an error names each port
+            that another program has. At the end the command prints the environment in which other
+            commands find the servers. Exit code 4: it could not be started.""",
             service="mailmend.admin.local.local:up",
-            present=_SERVERS,
+            present="mailmend.admin.local.local:up_document",
             options=(
                 option(
                     "--nodes",
@@ -200,6 +216,14 @@ LOCAL: Final = CommandGroup(
                     type=click.IntRange(1, NODES_MAX),
                 ),
                 option("--port", f"Port for CQL. [default: {NATIVE_PORT_DEFAULT}]", type=PORT, metavar="PORT"),
+                option(
+                    "--ports",
+                    "Ports of the other parts, separated by commas, like amqp=5673,s3=9001. "
+                    f"Names: {known_ports()}. "
+                    "[default: as before; else the usual one, or a free one where that is taken]",
+                    type=ParsedValue("ports", parse_ports),
+                    metavar="NAME=PORT",
+                ),
                 option(
                     "--heap",
                     f"Java heap of each node. [default: {HEAP_MIB_DEFAULT}m]",
@@ -253,6 +277,8 @@ LOCAL: Final = CommandGroup(
     examples="""
         mailmend local up                      one node of Cassandra
         mailmend local up --with rabbitmq,s3   and what a mail queue needs in addition
+        mailmend local up --with rabbitmq --port 9043 --ports amqp=5673,management=15673
+        eval "$(mailmend local up | grep ^export)"   for the commands in this shell
         mailmend local status --json           how they are, for a script
         mailmend local down                    stop all of them; the data stay
         mailmend local clean                   and go with this""",

@@ -165,6 +165,11 @@ def free_port(hosts: Sequence[str], besides: Collection[int] = ()) -> int:
     raise LocalServerError(f"no port between {_FIRST_PORT} and {_LAST_PORT} is free on {', '.join(hosts)}")
 
 
+def is_taken(host: str, port: int) -> bool:
+    """Whether another program listens there."""
+    return _bind_failure(host, port) == errno.EADDRINUSE
+
+
 def is_free(host: str, port: int) -> bool:
     return _bind_failure(host, port) is None
 

@@ -26,6 +26,7 @@ from mailmend.admin.local.processes import (
     StartedProcess,
     free_port,
     is_free,
+    is_taken,
     launch,
     read_record,
     require_free,
@@ -163,7 +164,7 @@ READY_SECONDS_MAX: Final = 120.0
 END_SECONDS_MAX: Final = 60.0
 KILL_SECONDS_MAX: Final = 15.0
 _POLL_SECONDS: Final = 0.1
-_PORT_TAKEN: Final = "End that program; or give up the server's data, and have other ports chosen: mailmend local clean"
+_PORT_TAKEN: Final = "End that program, or choose another port with --ports NAME=PORT."
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,23 +202,51 @@ class LocalServer:
     def is_running(self) -> bool:
         return any(process.runs for process in self.record.processes.values())
 
-    def up(self) -> ServerStatus:
+    def up(self, asked: Mapping[str, int] | None = None) -> ServerStatus:
         """Start the processes that do not run, and wait until it answers; data and ports of an earlier start are kept.
 
+        Args:
+            asked: ports by name; the others stay as they were at an earlier start.
+
         Raises:
-            WrongUse: the folder holds something else.
+            WrongUse: the folder holds something else, or it runs already with other ports.
             LocalServerError: it did not start; what this call started is ended again.
         """
+        asked = asked or {}
         with locked(self.lock):
+            self._refuse_other_ports(asked)
             status = self.status()
             if status.state is ServerState.UP:
                 return status
             parts = self.kind.fetch(self.machine)
-            self._plan()
+            self._plan(asked)
             with self._undone_on_failure():
                 self._start(parts)
                 self._wait_ready()
         return self.status()
+
+    def taken_ports(self, asked: Mapping[str, int] | None = None) -> dict[str, int]:
+        """The ports that it needs now and that another program has, by name; none while it runs.
+
+        A usual port that is taken is not among them: a free one is chosen instead.
+        """
+        if self.is_running:
+            return {}
+        needed = {**self.record.ports, **(asked or {})}
+        if self.fixed_ports:
+            needed = dict(self.kind.ports)
+        return {name: port for name, port in needed.items() if is_taken(self.kind.host, port)}
+
+    def _refuse_other_ports(self, asked: Mapping[str, int]) -> None:
+        if not self.is_running:
+            return
+        for name, port in asked.items():
+            known = self.record.ports.get(name)
+            if known != port:
+                raise WrongUse(
+                    f"{self.kind.title} runs already, with {known} as its port {name}, not {port}",
+                    mend="Stop it first: mailmend local down",
+                )
 
     def ask_to_end(self) -> None:
         for _, process in self.record.last_first:
@@ -288,27 +317,29 @@ class LocalServer:
             return ServerState.UP
         return ServerState.SILENT
 
-    def _plan(self) -> None:
+    def _plan(self, asked: Mapping[str, int]) -> None:
         record = self.record
         if not record.ports and self.folder.is_dir() and any(self.folder.iterdir()):
             raise WrongUse(f"{self.folder} holds something else", mend="Name another folder with --dir.")
         if self.fixed_ports:
             chosen = dict(self.kind.ports)
         else:
-            chosen = self._chosen_ports(record.ports)
+            chosen = self._chosen_ports({**record.ports, **asked})
         self._write(ServerRecord(chosen, record.processes))
         self.folder.chmod(0o700)
 
     def _chosen_ports(self, known: Mapping[str, int]) -> dict[str, int]:
-        """A port for every name: its previous one, the usual one where it is free, or any free one."""
+        """A port for every name: the known one, the usual one where it is free, or any free one."""
         chosen: dict[str, int] = {}
         for name, number in self.kind.ports.items():
             if name in known:
                 chosen[name] = known[name]
-            elif self.usual_ports and is_free(self.kind.host, number):
+                continue
+            promised = {*chosen.values(), *known.values()}
+            if self.usual_ports and number not in promised and is_free(self.kind.host, number):
                 chosen[name] = number
             else:
-                chosen[name] = free_port([self.kind.host], besides=chosen.values())
+                chosen[name] = free_port([self.kind.host], besides=promised)
         return chosen
 
     def _start(self, parts: Path) -> None:

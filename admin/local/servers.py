@@ -4,12 +4,13 @@ What the nodes have in common (release, ports, heap) is written next to their da
 start, so that a later start needs no settings.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 from typing import Final
 
+from mailmend.admin.frame.settings import parse_port
 from mailmend.admin.local import processes
 from mailmend.admin.local.cassandra_node import (
     NATIVE_PORT_DEFAULT,
@@ -44,6 +45,7 @@ from mailmend.admin.local.server import (
 )
 from mailmend.model.errors import LocalServerError, WrongUse
 from mailmend.model.ports import Progress
+from mailmend.model.texts import is_digits, names_instead
 
 READY_SECONDS_MAX: Final = 240.0
 TOGETHER_SECONDS_MAX: Final = 120.0
@@ -127,6 +129,15 @@ class LocalCluster:
                     node.up()
                 self.wait_together()
         return self.status()
+
+    def plan(self, request: ClusterRequest) -> None:
+        """Write down with which settings the nodes are to be started.
+
+        Raises:
+            WrongUse: the request does not fit the cluster that runs there, or its data.
+        """
+        with locked(self.layout.lock):
+            self._planned(request)
 
     def down(self) -> ClusterStatus:
         """Stop all nodes at the same time; each drains first."""
@@ -267,6 +278,73 @@ def known_names() -> str:
     return ", ".join(SERVICES)
 
 
+_OWN_NUMBER: Final = "Give each port a number of its own."
+
+STORAGE_PORT: Final = "storage"
+"""The name of the port at which nodes of Cassandra talk to each other."""
+
+
+def _servers_of_ports() -> dict[str, str]:
+    servers = {STORAGE_PORT: "cassandra"}
+    for kind in _KINDS:
+        servers.update(dict.fromkeys(kind.ports, kind.name))
+    return servers
+
+
+_SERVER_OF_PORT: Final[Mapping[str, str]] = _servers_of_ports()
+"""The server of each port, by the port's name; the port for CQL has an option of its own."""
+
+
+def known_ports() -> str:
+    return ", ".join(_SERVER_OF_PORT)
+
+
+def parse_ports(text: str) -> dict[str, int]:
+    """Ports by name: `amqp=5673,s3=9001`.
+
+    Raises:
+        WrongUse: no server has a port of that name, or the number is no port, or it is there twice.
+    """
+    ports = dict[str, int]()
+    for item in filter(None, map(str.strip, text.split(","))):
+        name, is_there, number = item.partition("=")
+        if name not in _SERVER_OF_PORT:
+            mend = names_instead(name, _SERVER_OF_PORT)
+            raise WrongUse(f"no server has a port {name!r}", mend=mend)
+        if not is_there or not is_digits(number):
+            problem = f"{item!r} is not the name of a port with its number"
+            raise WrongUse(problem, mend=f"Write it like {name}=5673.")
+        port = parse_port(int(number))
+        if name in ports or port in ports.values():
+            raise WrongUse(f"{item!r} repeats a port or its name", mend=_OWN_NUMBER)
+        ports[name] = port
+    return ports
+
+
+def require_free_ports(servers: Iterable[LocalServer], asked: Mapping[str, int]) -> None:
+    """Check the ports of all servers that are to be started, before any of them is.
+
+    Raises:
+        LocalServerError: other programs have some of them; the message names each.
+    """
+    problems = list[str]()
+    options = dict[str, str]()
+    for server in servers:
+        for name, port in server.taken_ports(_own_ports(server.kind, asked)).items():
+            what = f"port {port} on {server.kind.host} is taken by another program"
+            problems.append(f"{what} ({server.kind.title}: {name})")
+            options[name] = f"--ports {name}=PORT"
+            if name == "cql":
+                options[name] = "--port PORT"
+    if problems:
+        mend = f"Choose others with {' '.join(options.values())}, or end those programs."
+        raise LocalServerError("; ".join(problems), mend=mend)
+
+
+def _own_ports(kind: ServerKind, asked: Mapping[str, int]) -> dict[str, int]:
+    return {name: port for name, port in asked.items() if name in kind.ports}
+
+
 @dataclass(frozen=True, slots=True)
 class LocalStatus:
     """The cluster's status, and the status of every other server that was ever started there."""
@@ -292,11 +370,38 @@ class LocalServers:
     cluster: LocalCluster
     services: Mapping[str, LocalServer]
 
-    def up(self, request: ClusterRequest, names: Sequence[str] = ()) -> LocalStatus:
+    def up(
+        self,
+        request: ClusterRequest,
+        names: Sequence[str] = (),
+        ports: Mapping[str, int] | None = None,
+    ) -> LocalStatus:
+        """Start Cassandra and the named servers, after all of their ports were found to be free.
+
+        Args:
+            request: what Cassandra is to be.
+            names: of the other servers.
+            ports: by name, in place of the usual ones.
+
+        Raises:
+            WrongUse: a port belongs to a server that is not named.
+            LocalServerError: a port is taken, or a server did not start; what this started is stopped.
+        """
+        ports = ports or {}
+        for port in ports:
+            server = _SERVER_OF_PORT[port]
+            if server not in {"cassandra", *names}:
+                problem = f"{port} is a port of {server}, which is not to be started"
+                raise WrongUse(problem, mend=f"Name it: --with {server}")
+        if request.native_port in ports.values():
+            raise WrongUse(f"port {request.native_port} is named twice", mend=_OWN_NUMBER)
+        request = replace(request, storage_port=ports.get(STORAGE_PORT))
         wanted = [self.services[name] for name in names]
+        self.cluster.plan(request)
+        require_free_ports([*self.cluster.nodes, *wanted], ports)
         with started_together(wanted):
             for service in wanted:
-                service.up()
+                service.up(_own_ports(service.kind, ports))
             self.cluster.up(request)
         return self.status()
 

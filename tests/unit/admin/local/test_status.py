@@ -1,6 +1,7 @@
 """The status of local servers: their state together, the exit code, the JSON, and what a person reads and types."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mailmend.admin.frame.command import made
+from mailmend.admin.frame.document import Verbatim
 from mailmend.admin.local import ClusterRequest, ClusterState, ClusterStatus, LocalStatus, NodeStatus, ServerState
 from mailmend.admin.local.cassandra_node import first_settings
-from mailmend.admin.local.local import LOCAL, exit_code, service_line, status_json, summary_line
+from mailmend.admin.local.exports import exports_of
+from mailmend.admin.local.local import LOCAL, exit_code, service_line, status_json, summary_line, up_document
 from mailmend.admin.local.server import ServerStatus
 from mailmend.admin.local.servers import SERVICES
 from mailmend.model.errors import ExitCode
@@ -107,6 +110,45 @@ def test_the_status_is_a_contract_with_scripts() -> None:
     }
 
 
+def test_a_start_prints_the_environment_in_which_commands_find_the_servers() -> None:
+    contacts = {"s3": "http://127.0.0.1:9001", "keys": "/l/my keys"}
+    store = ServerStatus("s3", "S3Proxy", UP, (13,), contacts, Path("/l/s.log"))
+    pulsar = ServerStatus("pulsar", "Pulsar", UP, (14,), {"pulsar": "pulsar://127.0.0.1:6650"}, Path("/l/p.log"))
+    found = _status([UP, DEAD], [UP])
+    found = replace(found, services=(*found.services, store, replace(pulsar, state=SILENT)))
+
+    document = up_document(found)
+
+    (lines,) = (part.text for part in document.body if isinstance(part, Verbatim))
+    assert lines.splitlines() == [
+        "export MAILMEND_HOST=127.0.0.1",
+        "export MAILMEND_PORT=9142",
+        "export MAILMEND_BROKER=amqp://guest@127.0.0.1:5672",
+        "export MAILMEND_BROKER_PASSWORD=guest",
+        "export MAILMEND_BROKER_MANAGEMENT=http://127.0.0.1:15672",
+        "export MAILMEND_BLOBS='s3://mail?endpoint=http://127.0.0.1:9001'",
+        "export AWS_SHARED_CREDENTIALS_FILE='/l/my keys'",
+    ]
+    assert document.json is not None
+    assert document.json["environment"]["AWS_SHARED_CREDENTIALS_FILE"] == "/l/my keys"
+
+
+def test_of_two_brokers_the_environment_has_the_first() -> None:
+    contacts = {"pulsar": "pulsar://127.0.0.1:6650", "admin": "http://127.0.0.1:8080"}
+    pulsar = ServerStatus("pulsar", "Pulsar", UP, (14,), contacts, Path("/l/p.log"))
+    found = _status([UP], [UP])
+    both = replace(found, services=(*found.services, pulsar))
+    alone = replace(found, services=(pulsar,))
+
+    assert exports_of(both)["MAILMEND_BROKER"] == "amqp://guest@127.0.0.1:5672"
+    assert exports_of(alone)["MAILMEND_BROKER"] == "pulsar://127.0.0.1:6650/public/default"
+    assert exports_of(alone)["MAILMEND_BROKER_MANAGEMENT"] == "http://127.0.0.1:8080"
+
+
+def test_without_a_server_that_answers_there_is_no_environment() -> None:
+    assert exports_of(_status([STOPPED], [DEAD])) == {}
+
+
 def test_no_cluster_has_a_status_too() -> None:
     found = _json(_status([], []))
     assert (found["state"], found["version"], found["nodes"]) == ("down", None, [])
@@ -163,6 +205,8 @@ def test_help_names_every_server_and_the_codes_of_status() -> None:
             ["--heap", "1"],
             ["--port", "0"],
             ["--port", "x"],
+            ["--ports", "9042"],
+            ["--ports", "amqp=x"],
             ["--server-version", "3"],
         ),
         ["--with", "kafka"],
