@@ -6,7 +6,10 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 import yaml
+
+from tests.unit.test_pages import wrong_links
 
 CONTRIBUTING = Path("CONTRIBUTING.md").read_text()
 LEFT_OUT = Path("tests/README.md").read_text().split("## What `make test` does not show")[1].split("\n## ")[0]
@@ -51,3 +54,8 @@ def test_every_version_of_python_in_the_metadata_is_one_that_every_lane_has_run_
 
     assert versions == set(found[1].split(", "))
     assert versions <= {row["python"] for row in rows}
+
+
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "SECURITY.md", "tests/README.md"])
+def test_every_link_of_a_page_outside_docs_leads_to_a_file_and_a_heading(page: str) -> None:
+    assert wrong_links(Path(page).resolve(), Path(page).read_text()) == []
