@@ -23,7 +23,7 @@ PAGES := $(addprefix tests/unit/,test_architecture_page.py test_design_page.py t
 
 TESTS = $(if $(ARGS),$(BIN)/pytest $(1) $(ARGS),$(BIN)/python -m tests.lanes $(1))
 
-.PHONY: help demo test test-all test-of quick pages environment check verify mutate bench format zip release-check clean
+.PHONY: help demo test test-all test-of quick pages docs environment check verify mutate bench format zip release-check clean
 
 help: ## Say what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -55,6 +55,12 @@ quick: check ## Check, then the tests of pure rules and of pages: no server, two
 
 pages: $(STAMP) ## Pages name only files, sections and commands that are there
 	$(BIN)/pytest -q $(PAGES)
+
+docs: | $(UV) ## The pages as a site in build/site, with a search that needs no server; a link that leads nowhere fails
+	rm -rf build/pages && mkdir -p build/pages/tests
+	cp -r README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md LICENSE docs runbooks build/pages
+	cp tests/README.md build/pages/tests
+	$(UV) tool run --quiet --python $(PYTHON) --from 'zensical==0.0.73' zensical build --clean --strict
 
 environment: $(STAMP)
 

@@ -82,6 +82,13 @@ def test_the_index_has_every_page() -> None:
     assert set(PAGES) - {README, index} - linked == set()
 
 
+def test_the_site_lists_every_page_of_the_index() -> None:
+    """`make docs` builds every page; this is the list at the side."""
+    nav = tomllib.loads((CHECKOUT / "zensical.toml").read_text())["project"]["nav"]
+
+    assert [name for name in names_of(PAGES) if f"'{name}'" not in str(nav)] == []
+
+
 def test_the_four_doors_of_readme_and_index_lead_to_the_same_pages() -> None:
     """A door is the first link of a row of the table below `you are`."""
     doors = []
@@ -114,6 +121,8 @@ def foreign_names(example: str) -> set[str]:
                 names |= {name.name for name in imported if name.name.startswith("mailmend.")}
             case ast.Attribute(value=ast.Name(id="mailmend"), attr=name):
                 names.add(name)
+            case _:
+                pass
     return names - set(mailmend.__all__)
 
 
