@@ -54,9 +54,11 @@ class ProgramSettings:
 
     Attributes:
         context: of a command that has all of these options.
+        file: the words that name the settings file and its profile.
     """
 
     context: click.Context = field(repr=False)
+    file: Sequence[str] = ()
 
     @cached_property
     def connection(self) -> ConnectionSettings:
@@ -99,6 +101,42 @@ class ProgramSettings:
         found: QueueSettings = self._built(_QUEUE)
         return found
 
+    def chosen(
+        self,
+        command: Command,
+        given: Mapping[str, Any],
+        *,
+        words: Sequence[str] = (),
+        below: Sequence[str] = (),
+    ) -> dict[str, Any]:
+        """The values of a command's own options: the arguments, and the settings for the rest.
+
+        Args:
+            command: whose options they are.
+            given: the arguments by name; None is as good as no argument.
+            words: the arguments of its command line.
+            below: the names of the groups above it.
+
+        Raises:
+            WrongUse: no option has such a name, or a value is not of its kind.
+            BadSettings: the settings file has what is no option of the command.
+        """
+        options = {str(option.name): option for option in command.options}
+        _refuse_unknown(given, options)
+        context = self.context.find_root()
+        try:
+            for name in below:
+                context = click.Context(_named(context, name), info_name=name, parent=context)
+            made = _named(context, command.name)
+            found = made.make_context(command.name, [*self.file, *words], parent=context)
+            values = {name: found.params[name] for name in options}
+            for name, value in given.items():
+                if value is not None:
+                    values[name] = _cast(options[name], value, found)
+        except click.ClickException as error:
+            raise _refused(error) from error
+        return values
+
     def _built(self, shared: Shared, **others: Any) -> Any:
         own = {name: self.context.params[name] for name in _QUEUE.names}
         return shared.build(own, others, self.context)
@@ -131,36 +169,25 @@ def settings_of(
         file = _named_file(config, profile)
         root = mailmend.make_context("mailmend", [*file, "open"])
         root.meta[GIVEN] = secrets
-        # The group's own look for a command refuses what is no setting in the table [queue].
-        cast("click.Group", mailmend).get_command(root, "queue")
+        _named(root, "queue")  # refuses what is no setting in the table [queue]
         # A command reads MAILMEND_CONFIG after the group does, so the file is named to both.
-        return ProgramSettings(_OPTIONS.make_context("open", [*file, *words], parent=root))
+        return ProgramSettings(_OPTIONS.make_context("open", [*file, *words], parent=root), file)
     except click.ClickException as error:
         raise _refused(error) from error
 
 
-def chosen_by(command: Command, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a command's own options, as the command line would have them; None is left out.
+def _named(context: click.Context, name: str) -> click.Command:
+    """The command of this name in the context's group, which refuses what is no setting of it."""
+    found = cast("click.Group", context.command).get_command(context, name)
+    assert found is not None, "it is a command of ours"
+    return found
 
-    Raises:
-        WrongUse: no option has such a name, or a value is not of its kind.
-    """
-    options = {str(option.name): option for option in command.options}
-    _refuse_unknown(given, options)
-    context = click.Context(_OPTIONS)
-    values = {}
-    for name, value in given.items():
-        if value is None:
-            continue
-        option = options[name]
-        words = value
-        if option.multiple and isinstance(value, str | frozenset):
-            words = (value,)
-        try:
-            values[name] = option.type_cast_value(context, words)
-        except click.ClickException as error:
-            raise _refused(error) from error
-    return values
+
+def _cast(option: click.Parameter, value: Any, context: click.Context) -> Any:
+    """The value in the type that the option gives a command."""
+    if option.multiple and isinstance(value, str | frozenset):
+        value = (value,)
+    return option.type_cast_value(context, value)
 
 
 def _refused(error: click.ClickException) -> WrongUse:

@@ -33,6 +33,11 @@ if TYPE_CHECKING:
     from mailmend.admin.messages.repair import repair as repair
     from mailmend.admin.messages.runs import UndoRequest as UndoRequest
     from mailmend.admin.messages.runs import undo as undo
+    from mailmend.choices import CheckChoices as CheckChoices
+    from mailmend.choices import LagChoices as LagChoices
+    from mailmend.choices import OpenSettings as OpenSettings
+    from mailmend.choices import RepairChoices as RepairChoices
+    from mailmend.choices import UndoChoices as UndoChoices
     from mailmend.cql.driver.asynchronous import AsyncKeyspace as AsyncKeyspace
     from mailmend.cql.driver.session import Contact as Contact
     from mailmend.cql.driver.session import connect as connect
@@ -114,10 +119,7 @@ if TYPE_CHECKING:
     from mailmend.model.table import Column as Column
     from mailmend.model.table import Table as Table
     from mailmend.opening import AsyncMailmend as AsyncMailmend
-    from mailmend.opening import CheckChoices as CheckChoices
     from mailmend.opening import Mailmend as Mailmend
-    from mailmend.opening import OpenSettings as OpenSettings
-    from mailmend.opening import RepairChoices as RepairChoices
     from mailmend.opening import open as open  # noqa: A004 - read as mailmend.open
     from mailmend.opening import open_async as open_async
     from mailmend.repair.clock import SystemClock as SystemClock
@@ -145,6 +147,13 @@ _NAMES_IN: Final = {
     "mailmend.admin.messages.mending": ("CheckRequest", "MendingResult"),
     "mailmend.admin.messages.repair": ("RepairRequest", "repair"),
     "mailmend.admin.messages.runs": ("UndoRequest", "undo"),
+    "mailmend.choices": (
+        "CheckChoices",
+        "LagChoices",
+        "OpenSettings",
+        "RepairChoices",
+        "UndoChoices",
+    ),
     "mailmend.cql.driver.asynchronous": ("AsyncKeyspace",),
     "mailmend.cql.driver.session": ("Contact", "connect"),
     "mailmend.delivery.mail.attempts": ("AttemptStage", "SourceAddress", "TlsLevel"),
@@ -211,15 +220,7 @@ _NAMES_IN: Final = {
     "mailmend.model.projections.projection": ("Mirror",),
     "mailmend.model.projections.verdicts": ("Verdict",),
     "mailmend.model.table": ("Column", "Table"),
-    "mailmend.opening": (
-        "AsyncMailmend",
-        "CheckChoices",
-        "Mailmend",
-        "OpenSettings",
-        "RepairChoices",
-        "open",
-        "open_async",
-    ),
+    "mailmend.opening": ("AsyncMailmend", "Mailmend", "open", "open_async"),
     "mailmend.repair.clock": ("SystemClock",),
     "mailmend.repair.mending.engine": ("RepairResult",),
     "mailmend.repair.store.mailboxes": ("BadName", "Mailboxes"),

@@ -6,11 +6,10 @@ It connects by the settings of the commands, through the functions that the comm
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
-from datetime import timedelta
 from pathlib import Path
-from typing import Final, Literal, Self, TypedDict, Unpack
+from typing import Final, Literal, Self, Unpack
 from uuid import UUID
 
 from mailmend.admin.frame.caller import Caller
@@ -19,115 +18,27 @@ from mailmend.admin.frame.settings import ConnectionSettings
 from mailmend.admin.messages.check import CHECK, check
 from mailmend.admin.messages.load import message_store
 from mailmend.admin.messages.mending import CheckRequest, MendingResult
-from mailmend.admin.messages.repair import REPAIR_MESSAGES, RepairRequest, repair
-from mailmend.admin.messages.runs import UndoRequest, undo
-from mailmend.admin.program import ProgramSettings, chosen_by, settings_of
+from mailmend.admin.messages.repair import (
+    REPAIR_LAGS,
+    REPAIR_MESSAGES,
+    RepairRequest,
+    repair,
+    repair_lags,
+)
+from mailmend.admin.messages.runs import UNDO, UndoRequest, undo
+from mailmend.admin.program import ProgramSettings, settings_of
 from mailmend.admin.queue.connections import QueueConnections, tables_and_broker, topics_of
+from mailmend.choices import CheckChoices, LagChoices, OpenSettings, RepairChoices, UndoChoices
 from mailmend.cql.introspect import live_schema
 from mailmend.mailqueue.queue import MailQueue
 from mailmend.model.errors import WrongUse
-from mailmend.model.operations import Level
 from mailmend.model.projections.family import Family
-from mailmend.model.projections.verdicts import Verdict
 from mailmend.repair.clock import SystemClock
 from mailmend.repair.store.mailboxes import Mailboxes
 from mailmend.repair.store.message_store import MessageStore
 from mailmend.repair.store.writes import WriterSettings
 
 _LOG: Final = logging.getLogger("mailmend")
-
-
-class OpenSettings(TypedDict, total=False):
-    """Settings that a program gives as arguments; each is the commands' option of this name.
-
-    A setting that is not given comes from the environment (`MAILMEND_HOST`), else from the settings
-    file, else from cqlshrc. `docs/cli.md` tells each of them. These are no options: `password`,
-    `broker_password`, `s3_access_key`, `s3_secret_key`, `s3_session_token`.
-    """
-
-    host: str | Sequence[str]
-    port: int
-    local_dc: str
-    keyspace: str
-    ledger_keyspace: str
-    username: str
-    password: str
-    password_file: str | Path
-    password_command: str
-    tls: bool
-    tls_ca: str | Path
-    tls_cert: str | Path
-    tls_key: str | Path
-    tls_hostnames: bool
-    queue: str
-    broker: str
-    broker_password: str
-    broker_password_file: str | Path
-    broker_management: str
-    broker_tls_ca: str | Path
-    broker_tls_cert: str | Path
-    broker_tls_key: str | Path
-    broker_form: Literal["classic", "classic-v2", "quorum"]
-    broker_replicas: int
-    broker_james: Literal["3.8", "3.9"]
-    blobs: str
-    s3_access_key: str
-    s3_secret_key: str
-    s3_session_token: str
-    s3_keys_file: str | Path
-    s3_profile: str
-    s3_tls_ca: str | Path
-
-
-class ScanChoices(TypedDict, total=False):
-    """How a keyspace is scanned; each is the option of this name; `docs/cli.md` has its default.
-
-    `spark_conf` holds texts like `spark.executor.memory=2g`; `without` names columns and tables
-    that are left alone; `rows_per_second` counts the rows of all workers together.
-    """
-
-    engine: Literal["auto", "spark", "local"]
-    master: str
-    spark_conf: Sequence[str]
-    rows_per_second: int
-    pace: Literal["auto", "full"]
-    level: Level
-    torn: Literal["report", "accept"]
-    without: Sequence[str]
-    delay: timedelta
-    clock_skew: timedelta
-    no_writers: bool
-    staging: str | Path
-
-
-class CheckChoices(ScanChoices, total=False):
-    """How a check looks; `no_recheck` takes each suspect for drift at the first look."""
-
-    no_recheck: bool
-
-
-class RepairChoices(ScanChoices, total=False):
-    """What a repair may write.
-
-    `only` narrows it to verdicts; `message` and `mailbox` to ids, `user` to names. With `dry_run`
-    no row is written; a `plan` is a file that is written in place of rows.
-    """
-
-    dry_run: bool
-    plan: Path
-    only: frozenset[Verdict]
-    max_fixes: int
-    orphans: Literal["report", "quarantine"]
-    dangling: Literal["withdraw", "restore", "report"]
-    leaks: Literal["report", "collect"]
-    beat_ahead: bool
-    yes: bool
-    margin: timedelta
-    keep: timedelta
-    message: Sequence[UUID]
-    mailbox: Sequence[UUID]
-    user: Sequence[str]
-    scan: bool
 
 
 class Mailmend:
@@ -179,7 +90,7 @@ class Mailmend:
     def messages(self) -> MessageStore:
         """The messages, to be written; the ledger, which journals lags, is created if missing.
 
-        A projection that could not be written is a lag (`Stored.lagged`), which a repair mends.
+        A projection that could not be written is a lag (`Stored.lagged`): `repair_lags` mends it.
 
         Raises:
             SchemaMismatch: the keyspace lacks a table or column that mail is written to.
@@ -257,10 +168,9 @@ class Mailmend:
         if what != "messages":
             blobs = self._settings.checked_blobs(what)
             pulsar = self._settings.checked_pulsar(what)
-        chosen = chosen_by(CHECK, choices)
+        chosen = self._settings.chosen(CHECK, choices, words=(what,))
         request = CheckRequest(
             connection=self._known(),
-            what=what,
             blobs=blobs,
             pulsar=pulsar,
             **chosen,
@@ -288,36 +198,50 @@ class Mailmend:
             UnsafeRequest: what may bring back deleted messages was not agreed to (`yes`).
             CannotReach: the cluster does not answer.
         """
-        chosen = chosen_by(REPAIR_MESSAGES, choices)
+        chosen = self._settings.chosen(REPAIR_MESSAGES, choices, below=("repair",))
         return repair(RepairRequest(connection=self._known(), **chosen), caller or Caller())
+
+    def repair_lags(
+        self,
+        *,
+        caller: Caller | None = None,
+        **choices: Unpack[LagChoices],
+    ) -> MendingResult:
+        """Mend the rows whose writes outlived their retries: what `mailmend repair lags` does.
+
+        Args:
+            caller: receives findings and progress while they come.
+            choices: what may be mended.
+
+        Raises:
+            WrongUse: a choice is not of its kind.
+            LeaseHeld: another repair of the keyspace is at work.
+            CannotReach: the cluster does not answer.
+        """
+        chosen = self._settings.chosen(REPAIR_LAGS, choices, below=("repair",))
+        return repair_lags(RepairRequest(connection=self._known(), **chosen), caller or Caller())
 
     def undo(
         self,
         run: UUID,
         *,
-        dry_run: bool = False,
-        no_writers: bool = False,
         caller: Caller | None = None,
+        **choices: Unpack[UndoChoices],
     ) -> MendingResult:
         """Put back what a run changed, where it has not changed since: what `mailmend undo` does.
 
         Args:
             run: its id, from the result of a repair or of an undo.
-            dry_run: whether nothing is written.
-            no_writers: whether nobody else writes, so that counters need no wait.
             caller: receives findings and progress while they come.
+            choices: how to put it back.
 
         Raises:
             UnknownRun: no such run is kept.
+            WrongUse: a choice is not of its kind.
             CannotReach: the cluster does not answer.
         """
-        request = UndoRequest(
-            connection=self._known(),
-            run=run,
-            dry_run=dry_run,
-            no_writers=no_writers,
-        )
-        return undo(request, caller or Caller())
+        chosen = self._settings.chosen(UNDO, choices, words=(str(run),))
+        return undo(UndoRequest(connection=self._known(), **chosen), caller or Caller())
 
     def _known(self) -> ConnectionSettings:
         if self._is_closed:
@@ -410,22 +334,24 @@ class AsyncMailmend:
         """As `Mailmend.repair`; the caller's functions are called in the thread."""
         return await asyncio.to_thread(self._blocking.repair, caller=caller, **choices)
 
+    async def repair_lags(
+        self,
+        *,
+        caller: Caller | None = None,
+        **choices: Unpack[LagChoices],
+    ) -> MendingResult:
+        """As `Mailmend.repair_lags`; the caller's functions are called in the thread."""
+        return await asyncio.to_thread(self._blocking.repair_lags, caller=caller, **choices)
+
     async def undo(
         self,
         run: UUID,
         *,
-        dry_run: bool = False,
-        no_writers: bool = False,
         caller: Caller | None = None,
+        **choices: Unpack[UndoChoices],
     ) -> MendingResult:
         """As `Mailmend.undo`; the caller's functions are called in the thread."""
-        return await asyncio.to_thread(
-            self._blocking.undo,
-            run,
-            dry_run=dry_run,
-            no_writers=no_writers,
-            caller=caller,
-        )
+        return await asyncio.to_thread(self._blocking.undo, run, caller=caller, **choices)
 
 
 def open(  # noqa: A001 - read as mailmend.open

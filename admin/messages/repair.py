@@ -377,7 +377,7 @@ REPAIR_MESSAGES: Final = Command(
     exits=REPAIR_EXITS,
 )
 
-_REPAIR_LAGS: Final = Command(
+REPAIR_LAGS: Final = Command(
     name="lags",
     summary="Mend the rows whose writes outlived their retries.",
     about="""Writers journal such lags themselves. What agrees by now is forgotten; what cannot be mended yet stays for
@@ -482,5 +482,5 @@ _REPAIR_BLOBS: Final = Late(
 REPAIR: Final = CommandGroup(
     name="repair",
     summary="Mend drift: messages, journalled lags, what queues have left, blobs.",
-    commands=(REPAIR_MESSAGES, _REPAIR_LAGS, _REPAIR_QUEUES, _REPAIR_BLOBS),
+    commands=(REPAIR_MESSAGES, REPAIR_LAGS, _REPAIR_QUEUES, _REPAIR_BLOBS),
 )

@@ -11,17 +11,21 @@ from uuid import uuid4
 import pytest
 
 import mailmend
+from mailmend.admin.frame.cluster import lag_journal, open_cluster
 from mailmend.admin.messages.check import CHECK
-from mailmend.admin.messages.repair import REPAIR_MESSAGES
+from mailmend.admin.messages.repair import REPAIR_LAGS, REPAIR_MESSAGES
+from mailmend.admin.messages.runs import UNDO
 from mailmend.admin.program import NAMES, settings_of
 from mailmend.admin.queue import openers
+from mailmend.choices import CheckChoices, LagChoices, OpenSettings, RepairChoices, UndoChoices
 from mailmend.cql.driver.session import Keyspace
 from mailmend.mailqueue.pulsar.settings import PulsarSettings
 from mailmend.mailqueue.rabbitmq.broker.settings import BrokerSettings
-from mailmend.model.catalog.mail import FAMILIES, MESSAGE_ID
+from mailmend.model.catalog.mail import FAMILIES, MESSAGE_ID, MESSAGES
 from mailmend.model.errors import BadSettings, UnknownRun, WrongUse
+from mailmend.model.operations import Remove
+from mailmend.model.projections.findings import Suspect
 from mailmend.model.projections.verdicts import Verdict
-from mailmend.opening import CheckChoices, OpenSettings, RepairChoices
 from tests.support.cluster_twin import ClusterTwin, cluster_in_memory
 from tests.support.mail_states import MailKeyspace
 from tests.support.memory_topics import MemoryTopics
@@ -105,6 +109,45 @@ class TestOpened:
         assert repaired.summary.fixed == {}
         assert repaired.summary.left == {Verdict.PROJECT: 1}
 
+    def test_a_write_that_outlived_its_retries_is_mended_by_its_lag(self, cluster: ClusterTwin) -> None:
+        """A projection was lost, and the journal names it: nothing is scanned."""
+        with mailmend.open(host="127.0.0.1", keyspace="mail") as opened:
+            mailbox = opened.mailboxes.ensure("ann@example.org", "INBOX")
+            stored = opened.messages.add(mailbox, NEW)
+            key = (stored.mailbox_id, stored.uid)
+            cluster.keyspace("mail").write(Remove(MESSAGE_ID, key))
+            suspect = Suspect(MESSAGES.mirror.name, key, Verdict.PROJECT, (stored.message_id,))
+            with open_cluster(opened.connection) as connected:
+                lag_journal(connected, connected.ledger()).journal([suspect], "a test")
+            cluster.clock.advance(100)
+
+            looked = opened.repair_lags(dry_run=True, delay=timedelta(), no_writers=True)
+            mended = opened.repair_lags(delay=timedelta(), no_writers=True)
+
+        assert (looked.summary.due, looked.summary.run) == ({Verdict.PROJECT: 1}, None)
+        assert mended.summary.fixed == {Verdict.PROJECT: 1}
+
+    def test_what_a_command_has_in_the_settings_holds_for_a_program(
+        self, drifted: MailKeyspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A margin that the operator wrote down is not forgotten; an argument counts before it."""
+        file = tmp_path / "settings.toml"
+        file.write_text('[repair.messages]\nengine = "local"\nno-writers = true\ndelay = "0s"\nmax-fixes = 0\n')
+        monkeypatch.setenv("MAILMEND_CHECK_NO_RECHECK", "1")
+        monkeypatch.setenv("MAILMEND_CHECK_ENGINE", "local")
+        with mailmend.open(file, host="127.0.0.1", keyspace="mail") as opened:
+            assert opened.check("messages").summary.suspects == 1
+            with pytest.raises(mailmend.FixLimit):
+                opened.repair()
+            assert drifted.mirror(drifted.truths[0]) is None
+            assert opened.repair(max_fixes=1).summary.fixed == {Verdict.PROJECT: 1}
+
+    def test_a_wrong_table_of_a_command_is_an_error_of_ours(self, tmp_path: Path) -> None:
+        file = tmp_path / "settings.toml"
+        file.write_text('[repair.messages]\nmargins = "5m"\n')
+        with mailmend.open(file, host="127.0.0.1") as opened, pytest.raises(BadSettings, match="'margins' is not"):
+            opened.repair()
+
     def test_the_projections_are_those_of_the_live_keyspace(self) -> None:
         with mailmend.open(host="127.0.0.1", keyspace="mail") as opened:
             families = opened.projections
@@ -142,12 +185,13 @@ class TestOpened:
         [
             lambda opened: opened.check(),
             lambda opened: opened.repair(),
+            lambda opened: opened.repair_lags(),
             lambda opened: opened.undo(uuid4()),
             lambda opened: opened.messages,
             lambda opened: opened.mailboxes,
             lambda opened: opened.projections,
         ],
-        ids=["check", "repair", "undo", "messages", "mailboxes", "projections"],
+        ids=["check", "repair", "lags", "undo", "messages", "mailboxes", "projections"],
     )
     def test_what_is_closed_is_refused(self, use: Callable[[mailmend.Mailmend], object]) -> None:
         opened = mailmend.open(host="127.0.0.1", keyspace="mail")
@@ -364,3 +408,5 @@ def test_the_typed_settings_are_the_options_of_the_commands() -> None:
     assert set(OpenSettings.__annotations__) == NAMES
     assert set(CheckChoices.__annotations__) == _names(CHECK.options) - {"what"}
     assert set(RepairChoices.__annotations__) == _names(REPAIR_MESSAGES.options)
+    assert set(LagChoices.__annotations__) == _names(REPAIR_LAGS.options)
+    assert set(UndoChoices.__annotations__) == _names(UNDO.options) - {"run"}
