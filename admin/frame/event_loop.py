@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from types import FrameType
 from typing import Any, Final, TypeVar
 
-from mailmend.model.errors import MailmendError
+from mailmend.model.errors import MailmendError, WrongUse
 
 T = TypeVar("T")
 
@@ -22,12 +22,30 @@ _REACTIONS: Final[ContextVar[list[Callable[[], None]]]] = ContextVar("called in 
 
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end; Ctrl-C and SIGTERM raise KeyboardInterrupt once it has closed everything."""
+    """Run a coroutine to its end; Ctrl-C and SIGTERM raise KeyboardInterrupt, with all closed.
+
+    Raises:
+        WrongUse: an event loop runs in this thread already, because a program calls it there.
+    """
+    if _is_loop_running():
+        work.close()
+        raise WrongUse(
+            "this waits for a server, and an event loop runs in this thread",
+            mend="Open with mailmend.open_async, or call it by asyncio.to_thread.",
+        )
     try:
         with asyncio.Runner() as runner:
             return runner.run(_interruptible(work))
     except BaseExceptionGroup as group:
         raise _first_error(group) from group
+
+
+def _is_loop_running() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 async def _interruptible(work: Coroutine[Any, Any, T]) -> T:

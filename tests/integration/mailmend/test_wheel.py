@@ -119,3 +119,19 @@ def test_a_driver_is_the_only_extra_that_the_demo_needs(wheel: Path, tmp_path: P
     assert "$ mailmend runs list" in ended.stderr
     assert not list((tmp_path / "venv").rglob("pyspark"))
     assert not list((tmp_path / "data").rglob("sstables"))
+
+
+def test_a_program_opens_mail_by_the_wheel(installed: Path, tmp_path: Path) -> None:
+    """What `mailmend.open` reads its settings by is in it; nothing is connected to."""
+    script = (
+        "import mailmend\n"
+        "with mailmend.open(host='10.0.0.1', broker='amqp://rabbit', blobs='cassandra:') as mail:\n"
+        "    print(mailmend.__file__, *mail.connection.hosts)\n"
+    )
+    environment = {"PYTHONPATH": str(installed), "HOME": str(tmp_path), "PATH": os.environ["PATH"]}
+
+    ended = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+    )
+
+    assert ended.stdout == f"{installed / 'mailmend' / '__init__.py'} 10.0.0.1\n"

@@ -233,6 +233,18 @@ class TestOpenedInALoop:
 
         assert asyncio.run(story()) == (["Sent"], 1)
 
+    def test_what_blocks_says_so_in_a_loop(self) -> None:
+        """The store's blobs are looked for, which a loop that runs already cannot wait for."""
+
+        async def story() -> None:
+            with mailmend.open(host="127.0.0.1", keyspace="mail") as opened:
+                assert opened.messages is not None
+
+        with mailmend.open(host="127.0.0.1", keyspace="mail") as opened:
+            opened.messages.add(opened.mailboxes.ensure("ann@example.org", "INBOX"), NEW)
+        with pytest.raises(WrongUse, match=r"an event loop runs in this thread\nOpen with mailmend.open_async"):
+            asyncio.run(story())
+
     @pytest.mark.parametrize("opener", ["open", "open_async"])
     def test_a_mail_goes_through_a_queue_over_rabbitmq(self, shell: QueueShell, opener: str, tmp_path: Path) -> None:
         opened: mailmend.Mailmend | mailmend.AsyncMailmend = getattr(mailmend, opener)(
