@@ -27,6 +27,8 @@ _NAMES_COMPARED: Final = 1_000
 """A misspelt name is not compared with more names: each comparison takes microseconds."""
 
 _NAME_CHARACTERS: Final = 80
+_SIMILAR: Final = 0.6
+_MUCH_ALIKE: Final = 0.75
 
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
@@ -38,20 +40,33 @@ def is_digits(text: str) -> bool:
     return text.isascii() and text.isdigit()
 
 
-def similar_name(name: str, known: Collection[str], least: float = 0.6) -> str:
+def similar_name(name: str, known: Collection[str]) -> str:
     """The known name that is most like a misspelt one, in whatever case; "" where none is like it.
 
     Args:
         name: a longer one than 80 characters is like none.
         known: of more than 1,000 names none is like it.
-        least: the similarity that is enough; 1.0 means that only the case may differ.
     """
-    if len(name) > _NAME_CHARACTERS or len(known) > _NAMES_COMPARED:
+    near = _similar_names(name, known, _SIMILAR)
+    if not near:
         return ""
-    by_lower = {known_name.lower(): known_name for known_name in known}
-    for near in get_close_matches(name.lower(), by_lower, 1, least):
-        return by_lower[near]
+    return near[0]
+
+
+def surely_meant(name: str, known: Collection[str]) -> str:
+    """The only known name that is much like a misspelt one; "" where none is, or several are."""
+    near = _similar_names(name, known, _MUCH_ALIKE)
+    if len(near) == 1 or (near and near[0].lower() == name.lower()):
+        return near[0]
     return ""
+
+
+def _similar_names(name: str, known: Collection[str], least: float) -> list[str]:
+    """The two most similar names at most, the better one first."""
+    if len(name) > _NAME_CHARACTERS or len(known) > _NAMES_COMPARED:
+        return []
+    by_lower = {known_name.lower(): known_name for known_name in known}
+    return [by_lower[near] for near in get_close_matches(name.lower(), by_lower, 2, least)]
 
 
 def names_instead(

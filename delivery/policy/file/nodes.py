@@ -5,7 +5,7 @@ holds, it is read in bounded time and memory: its size, its depth and its nodes 
 that an alias repeats it.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -18,7 +18,7 @@ from mailmend.delivery.policy.policies import DocumentPath
 from mailmend.delivery.policy.policy import GroupName, MatchedField, ValuePattern, pattern_of
 from mailmend.model.errors import WrongUse
 from mailmend.model.grammar import ascii_domain
-from mailmend.model.texts import Place, names_instead, similar_name
+from mailmend.model.texts import Place, names_instead, surely_meant
 
 T = TypeVar("T")
 D = TypeVar("D")
@@ -36,9 +36,6 @@ NODES_MAX: Final = 1_000_000
 
 PATTERNS_MAX: Final = 1_000_000
 """Values of lists, counted wherever a list is named."""
-
-SURELY_MEANT: Final = 0.75
-"""The similarity from which on a misspelt part is read as the part that it is like."""
 
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The loader of libyaml is ten times faster; it is missing where PyYAML was built without libyaml."""
@@ -100,7 +97,10 @@ class ValueLists:
             mend = names_instead(name, self.values, mark="@")
             if ascii_domain(name) and "." in name:
                 mend = f"Did you mean {name!r}? {mend}"
-            node.fail(f"there is no list '@{name}'", mend)
+            node.note(f"there is no list '@{name}'", mend)
+            name = surely_meant(name, self.values)
+            if not name:
+                return ()
         self.used.add(name)
         self.count += len(self.values[name])
         if self.count > PATTERNS_MAX:
@@ -272,7 +272,7 @@ class PolicyNode:
                 found[name] = value
             else:
                 key.note(f"{form.what} has no {name!r}", names_instead(name, names, "It may have"))
-                misspelt.setdefault(similar_name(name, names, SURELY_MEANT), value)
+                misspelt.setdefault(surely_meant(name, names), value)
         for name in names:
             if name in misspelt:
                 found.setdefault(name, misspelt[name])
@@ -285,6 +285,18 @@ class PolicyNode:
             return parse(text)
         except WrongUse as error:
             self.fail(error.what, error.mend)
+
+    def parsed_name(self, parse: Callable[[str], T], known: Collection[str], what: str) -> T:
+        """As `parsed`; a misspelt name is noted, and read as the one that is surely meant."""
+        text = self.text(what)
+        try:
+            return parse(text)
+        except WrongUse as error:
+            self.note(error.what, error.mend)
+            meant = surely_meant(text, known)
+            if not meant:
+                self.fail(error.what, error.mend)
+            return parse(meant)
 
 
 def read_each(nodes: Iterable[PolicyNode], read: Callable[[PolicyNode], T]) -> Iterator[T]:

@@ -70,6 +70,8 @@ Expressions = Sequence[RegexValues] | None
 """The expressions of a rule; None where one of its patterns is refused."""
 
 SetValues = Iterator[tuple[str, ValueTemplate]]
+_FIELDS: Final = [field.value for field in PickupField]
+_INCOMING_FIELDS: Final = [field.value for field in IncomingField]
 _NO_GROUPS: Final = "rules of incoming know no groups"
 _SOME_TIME: Final = datetime(2000, 1, 1, tzinfo=UTC)
 
@@ -176,9 +178,13 @@ def _suspension(name: str, node: PolicyNode) -> Suspension:
     """Fields, each with its values; `{}` is every mail."""
     wanted = dict[PickupField, tuple[ValuePattern, ...]]()
     for _, key, values in node.items("a suspension"):
-        for named in read_each([key], lambda node: node.parsed(field_named, "a field")):
+        for named in read_each([key], _pickup_field):
             wanted[named] = read_ungrouped(named, values, "a suspension knows no groups")
     return Suspension(name, wanted)
+
+
+def _pickup_field(node: PolicyNode) -> PickupField:
+    return node.parsed_name(field_named, _FIELDS, "a field")
 
 
 def _weights(node: PolicyNode) -> Mapping[str, int]:
@@ -224,7 +230,7 @@ def _header_field(node: PolicyNode) -> str:
 
 def _incoming_patterns(node: PolicyNode) -> Iterator[tuple[MatchedKey, tuple[ValuePattern, ...]]]:
     for _, key, values in node.items("if"):
-        for named in read_each([key], lambda node: node.parsed(_field_named, "a field")):
+        for named in read_each([key], _incoming_field):
             if named is IncomingField.HEADER:
                 for patterns in read_each([values], lambda node: dict(_header_patterns(node))):
                     yield from patterns.items()
@@ -243,11 +249,15 @@ def _header_patterns(node: PolicyNode) -> Iterator[tuple[MatchedKey, tuple[Value
             yield (field, name), read_ungrouped(field, wanted, _NO_GROUPS)
 
 
+def _incoming_field(node: PolicyNode) -> IncomingField:
+    return node.parsed_name(_field_named, _INCOMING_FIELDS, "a field")
+
+
 def _field_named(text: str) -> IncomingField:
     try:
         return IncomingField(text)
     except ValueError:
-        mend = names_instead(text, [field.value for field in IncomingField])
+        mend = names_instead(text, _INCOMING_FIELDS)
         raise WrongUse(f"{text!r} is no field of a mail that comes in", mend=mend) from None
 
 
@@ -436,7 +446,7 @@ def _field(known: Collection[PickupField], node: PolicyNode) -> FieldAndGroups |
 
 
 def _known_field(node: PolicyNode, known: Collection[PickupField]) -> PickupField:
-    named = node.parsed(field_named, "a field")
+    named = _pickup_field(node)
     if named not in known:
         names = [field.value for field in known]
         node.fail(f"{named.value} is no field here", names_instead(named.value, names))
@@ -478,7 +488,7 @@ def _wanted(fields: GroupedFields, node: PolicyNode) -> ReadPatterns:
 
 
 def _counted_field(fields: GroupedFields, node: PolicyNode) -> PickupField:
-    named = node.parsed(field_named, "a field")
+    named = _pickup_field(node)
     if named not in fields:
         counted = ", ".join(field.value for field in fields) or "nothing"
         node.fail(f"this does not count by {named.value}", f"It counts by: {counted}.")

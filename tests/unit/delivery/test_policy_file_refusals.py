@@ -188,7 +188,7 @@ def test_parts_of_the_wrong_shape_do_not_hide_what_is_wrong_beside_and_behind_th
         ("- {default: {RATE: 5}}", 1, 14, "Did you mean 'rate'? It may have: concurrency, rate,"),
         ("- {fields: [recipientdomian]}", 1, 13, "Did you mean 'recipientdomain'? There are: transportid, localip,"),
         ("suspends: [{job-id: x}]", 1, 13, "Did you mean 'jobid'? There are: transportid, localip,"),
-        ("incoming: [{if: {sendr: x.example}}]", 1, 18, "Did you mean 'sender'? There are:"),
+        ("incoming: [{if: {sendr: bob@x.example}}]", 1, 18, "Did you mean 'sender'? There are:"),
         ("quotas: [{name: q, fields: [tenant]}]", 1, 29, "Did you mean 'tenantid'? There are:"),
         (
             "lists: {partners: [a]}\nsuspends: [{jobid: '@partner'}]",
@@ -257,6 +257,29 @@ def test_what_is_wrong_below_a_misspelt_part_is_named_with_it() -> None:
     text = "polices:\n- feilds: [colour]\n  defualt: {concurency: many}\n"
 
     assert places(refused(text)) == [(1, 1), (2, 3), (2, 12), (3, 3), (3, 13), (3, 25)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("lists: {near: [.b.example]}\nsuspends: [{recipientdomain: '@nera'}]", [(1, 16), (2, 30)]),
+        ("suspends: [{recipientdomian: .b.example}]", [(1, 13), (1, 30)]),
+        ("suspends: [{remote: .b.example}]", [(1, 13)]),
+        ("incoming: [{if: {sendr: .b.example}}]", [(1, 18), (1, 25)]),
+        ("- {fields: [recipientdomian: {g: [.b.example]}]}", [(1, 13), (1, 35)]),
+        (
+            "- {fields: [jobid], conditions: [{if: {jobdi: [[x]], jobid: a}, then: {}}]}",
+            [(1, 40), (1, 48)],
+        ),
+    ],
+)
+def test_what_is_wrong_in_the_values_of_a_misspelt_field_or_list_is_named_with_it(
+    text: str, expected: list[tuple[int, int]]
+) -> None:
+    """Where one name alone is much like it: `remote` may be remoteip, or remotemx."""
+    found = [(error.place.line, error.place.column) for error in refused(text).each]
+
+    assert found == expected
 
 
 def test_every_alias_that_means_nothing_is_named() -> None:

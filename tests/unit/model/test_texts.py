@@ -15,6 +15,7 @@ from mailmend.model.texts import (
     place_of,
     printable,
     similar_name,
+    surely_meant,
 )
 
 TEXT = "one\r\ntwo three\n\nfour"
@@ -120,6 +121,14 @@ def test_json_with_escaped_characters_means_the_same(document: object) -> None:
 )
 def test_a_misspelt_name_means_the_most_similar_one(name: str, known: list[str], meant: str) -> None:
     assert similar_name(name, known) == meant
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("localpi", "localip"), ("remote", ""), ("RemoteMX", "remotemx"), ("rem", ""), ("than", "then")],
+)
+def test_a_name_is_surely_meant_where_it_alone_is_much_like_the_misspelt_one(name: str, meant: str) -> None:
+    assert surely_meant(name, ["localip", "remoteip", "remotemx", "then", "if"]) == meant
 
 
 def test_names_instead_of_a_misspelt_one_are_the_similar_one_and_then_all() -> None:
