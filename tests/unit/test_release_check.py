@@ -9,9 +9,9 @@ from tests.release_check import digests_of, has_section, packages_in, page_in, r
 
 
 def test_a_link_that_an_index_cannot_follow_is_named() -> None:
-    page = "[a](docs/a.md) ![b](docs/b.png) [c](https://example.org/c) [d](#here) [e](mailto:x@example.org)"
+    page = "[a](pages/a.md) ![b](docs/b.png) [c](https://example.org/c) [d](#here) [e](mailto:x@example.org)"
 
-    assert relative_links(page) == ["docs/a.md", "docs/b.png"]
+    assert relative_links(page) == ["pages/a.md", "docs/b.png"]
 
 
 @pytest.mark.parametrize(
