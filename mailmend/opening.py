@@ -44,10 +44,11 @@ _LOG: Final = logging.getLogger("mailmend")
 class Mailmend:
     """The mail of one keyspace, with its queues: a context, from `mailmend.open`. Thread-safe.
 
-    Nothing is connected to before it is used. What was connected is shared by all later uses, and
-    closed with the context. Every method raises `MailmendError`, or an error derived from it, where
-    the cluster, the broker or the settings are at fault: `what` says what happened, `mend` what to
-    do about it.
+    Nothing is connected to before it is used. Messages, mailboxes, projections and queues share one
+    connection to the cluster, which the context closes. Each check, repair and undo connects anew,
+    as a command does, and closes what it opened. Every method raises `MailmendError`, or an error
+    derived from it, where the cluster, the broker or the settings are at fault: `what` says what
+    happened, `mend` what to do about it.
 
         with mailmend.open(host="cassandra1", keyspace="apache_james") as mail:
             found = mail.check(engine="local")
