@@ -11,10 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import click
+import httpx
 import kubernetes_validate
 import pytest
 import yaml
 
+from mailmend.admin.frame.http.access import Access, parse_tokens
+from mailmend.admin.frame.http.application import application
+from mailmend.admin.jobs.http import JOBS
 from mailmend.admin.jobs.install import IMAGE, SPARK_IMAGE
 from mailmend.admin.jobs.units import SERVERS, server_command
 from mailmend.admin.main import mailmend as mailmend_group
@@ -141,6 +145,14 @@ def test_probes_ask_for_paths_that_the_server_answers_without_a_token() -> None:
         ("mailmend-tend", "livenessProbe"): None,
         ("mailmend-tend", "readinessProbe"): None,
     }
+
+
+async def test_the_server_of_jobs_shows_that_it_lives_where_no_part_of_it_is_asked() -> None:
+    """At no desk, without a token, and by its address, as the kubelet asks: so it lives while Cassandra is away."""
+    app = application(JOBS, None, Access(parse_tokens([f"probe read {'0' * 32}"], "tokens")))
+
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="https://10.1.2.3:8443") as kubelet:
+        assert (await kubelet.get("/openapi.json")).status_code == 200
 
 
 def test_what_serves_no_http_is_probed_by_the_age_of_its_metrics() -> None:
