@@ -342,7 +342,7 @@ def _servers(own: dict[str, Any], others: dict[str, Any], context: click.Context
     texts = others.pop("servers")
     if texts and others["kind"] not in {None, "systemd"}:
         raise WrongUse(
-            f"--server is for --systemd, not for --{others['kind']}",
+            f"--service is for --systemd, not for --{others['kind']}",
             mend="Where servers run in Kubernetes: deploy/kubernetes in the source.",
         )
     return [server_command(text, context) for text in texts]
@@ -365,7 +365,7 @@ INSTALL: Final = Command(
     nothing is written. Each starts `mailmend jobs run NAME --scheduled`, ends a run that has not
     ended in time, and never runs a job twice at once.
 
-    With --server and without NAME, only servers are installed: `jobs serve`, `delivery serve` and
+    With --service and without NAME, only servers are installed: `jobs serve`, `delivery serve` and
     `queue tend`, with their options. systemd starts such a service at boot, and again after a
     failure. `systemctl reload` has the first two read their settings again. Secrets do not go into
     the command: files or /etc/mailmend/environment hold them.""",
@@ -378,7 +378,7 @@ INSTALL: Final = Command(
         _kind("kubernetes", "A CronJob for each job."),
         _kind("airflow", "A DAG for each job; Airflow 2.7 or later."),
         option(
-            "--server",
+            "--service",
             "A server's command as it is typed behind `mailmend`, in quotes; may be given again. For --systemd.",
             "servers",
             multiple=True,
@@ -419,8 +419,8 @@ INSTALL: Final = Command(
     examples="""
         mailmend jobs install --systemd                                   shown
         mailmend jobs install --systemd --dir /etc/systemd/system
-        mailmend jobs install --systemd --server 'jobs serve' --server 'queue tend --all'
-        mailmend jobs install --systemd --server 'delivery serve outgoing --listen 10.0.0.5:25'
+        mailmend jobs install --systemd --service 'jobs serve' --service 'queue tend --all'
+        mailmend jobs install --systemd --service 'delivery serve outgoing --listen 10.0.0.5:25'
         mailmend jobs install --kubernetes nightly-repair --dir manifests""",
     exits="0 they were written, or shown, 2 a declaration is wrong, no scheduler is named, or the folder cannot be "
     "written to.",

@@ -148,7 +148,7 @@ def _server_service(server: ServerCommand, place: UnitPlace) -> str:
         writable=_writable(server.metrics_file),
     )
     return f"""\
-# Made by `mailmend jobs install --server`: make it anew with another command.
+# Made by `mailmend jobs install --service`: make it anew with another command.
 {_USER.format(user=place.user)}\
 # Passwords and keys, if no file is named for them, stand in /etc/mailmend/environment, mode 600:
 # MAILMEND_PASSWORD=..., MAILMEND_BROKER=..., MAILMEND_S3_ACCESS_KEY=..., MAILMEND_S3_SECRET_KEY=...

@@ -31,7 +31,7 @@ _READING_AGAIN: Final = ("jobs serve", "delivery serve")
 
 _ENDING: Final = ("once", "dry_run")
 _NOT_IN_A_SERVER: Final = ("--config", "--profile")
-_EXAMPLE: Final = "Write it as it is typed behind `mailmend`: --server 'delivery serve outgoing'"
+_EXAMPLE: Final = "Write it as it is typed behind `mailmend`: --service 'delivery serve outgoing'"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,17 +127,17 @@ def _words(text: str) -> tuple[str, ...]:
     try:
         words = tuple(shlex.split(text))
     except ValueError as error:
-        raise WrongUse(f"--server {text!r} cannot be read: {error}", mend=_EXAMPLE) from error
+        raise WrongUse(f"--service {text!r} cannot be read: {error}", mend=_EXAMPLE) from error
     if not all(word.isprintable() for word in words):
-        raise WrongUse("there is a line break in --server", mend="Units are made of lines.")
+        raise WrongUse("there is a line break in --service", mend="Units are made of lines.")
     if any(has_password(word) for word in words):
         raise WrongUse(
-            "there is a password in --server: every user of the machine could read it",
+            "there is a password in --service: every user of the machine could read it",
             mend="Put the broker's URL with its password into /etc/mailmend/environment: MAILMEND_BROKER.",
         )
     for name in _NOT_IN_A_SERVER:
         if any(word == name or word.startswith(f"{name}=") for word in words):
-            what = f"{name} does not go into --server"
+            what = f"{name} does not go into --service"
             raise WrongUse(what, mend="Give it to `mailmend jobs install` instead.")
     return words
 

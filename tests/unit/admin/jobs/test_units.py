@@ -228,12 +228,12 @@ def test_a_server_may_write_its_metrics() -> None:
         ("", "not a command that runs until it is stopped"),
         ("queue tend --once", "ends, and is not a server"),
         ("queue tend --dry-run", "ends, and is not a server"),
-        ("delivery serve outgoing --broker amqp://ann:secret@broker.example.org", "there is a password in --server"),
+        ("delivery serve outgoing --broker amqp://ann:secret@broker.example.org", "there is a password in --service"),
         ("delivery serve 'out", "cannot be read"),
         ("delivery serve 'a\nb'", "a line break"),
         ("jobs serve --no-such", "No such option"),
-        ("jobs serve --config /etc/other.toml", "--config does not go into --server"),
-        ("jobs serve --profile=night", "--profile does not go into --server"),
+        ("jobs serve --config /etc/other.toml", "--config does not go into --service"),
+        ("jobs serve --profile=night", "--profile does not go into --service"),
     ],
 )
 def test_what_is_no_server_is_refused(text: str, what: str) -> None:
@@ -367,8 +367,11 @@ def test_install_writes_the_files_or_shows_them(
         ([], "no scheduler is named\nName one: --systemd, --cron, --kubernetes, --airflow."),
         (["--cron", "other"], "no job 'other' is declared\nDeclared are: check."),
         (["--cron", "--dir", "/dev/null/units"], "the folder /dev/null/units cannot be made"),
-        (["--cron", "--server", "jobs serve"], "--server is for --systemd, not for --cron"),
-        (["--systemd", "--server", "queue tend", "--server", "queue tend --all"], "have the name mailmend-queue-tend"),
+        (["--cron", "--service", "jobs serve"], "--service is for --systemd, not for --cron"),
+        (
+            ["--systemd", "--service", "queue tend", "--service", "queue tend --all"],
+            "have the name mailmend-queue-tend",
+        ),
         (["--systemd", "--run-as", "a\nb"], "a line break"),
     ],
 )
@@ -379,7 +382,7 @@ def test_what_cannot_be_installed_is_refused(mailmend: CommandLine, arguments: l
 
 
 def test_servers_are_installed_alone_or_with_the_jobs_that_are_named(mailmend: CommandLine, tmp_path: Path) -> None:
-    servers = ("--server", "jobs serve", "--server", "queue tend --all")
+    servers = ("--service", "jobs serve", "--service", "queue tend --all")
 
     alone = mailmend("jobs", "install", "--systemd", *servers, "--dir", str(tmp_path / "new" / "units"))
     together = mailmend("jobs", "install", "--systemd", "check", *servers, "--json")
@@ -394,14 +397,14 @@ def test_servers_are_installed_alone_or_with_the_jobs_that_are_named(mailmend: C
 
 def test_a_timer_is_enabled_and_not_its_service(mailmend: CommandLine, tmp_path: Path) -> None:
     ended = mailmend(
-        "jobs", "install", "--systemd", "check", "--server", "queue tend", "--dir", str(tmp_path / "units")
+        "jobs", "install", "--systemd", "check", "--service", "queue tend", "--dir", str(tmp_path / "units")
     )
 
     assert "enable --now mailmend-check.timer mailmend-queue-tend.service" in ended.out
 
 
 def test_a_server_needs_no_declared_job(tmp_path: Path) -> None:
-    ended = command_line(tmp_path)("jobs", "install", "--systemd", "--server", "delivery serve outgoing", "--json")
+    ended = command_line(tmp_path)("jobs", "install", "--systemd", "--service", "delivery serve outgoing", "--json")
 
     (text,) = ended.json["files"].values()
     assert text.count("-m mailmend delivery serve outgoing\n") == 1
