@@ -254,7 +254,7 @@ def test_ports_that_were_chosen_are_not_changed_behind_its_clients(small: LocalS
     with socket.create_server(("127.0.0.1", port)):
         with pytest.raises(LocalServerError, match=f"port {port} on 127.0.0.1 is taken") as caught:
             small.up()
-        assert "mailmend local clean" in str(caught.value)
+        assert "--ports NAME=PORT" in str(caught.value)
         assert not _pids(small)
 
 
