@@ -6,7 +6,6 @@ give passwords and keys as arguments, for no other user reads them there. No ter
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -31,6 +30,7 @@ from mailmend.admin.queue.options import CHECKED_BLOBS, MESSAGE_BLOBS, queue_set
 from mailmend.mailqueue.pulsar.settings import PulsarSettings
 from mailmend.mailqueue.rules.mails import queue_name
 from mailmend.model.errors import WrongUse
+from mailmend.model.texts import similar_name
 
 SECRETS: Final[Sequence[str]] = (
     "password",
@@ -202,9 +202,9 @@ def _refuse_unknown(given: Iterable[str], known: Collection[str]) -> None:
         if name in known:
             continue
         mend = f"There are: {', '.join(sorted(known))}."
-        near = get_close_matches(name, sorted(known), 1)
+        near = similar_name(name, sorted(known))
         if near:
-            mend = f"Did you mean {near[0]!r}?"
+            mend = f"Did you mean {near!r}?"
         raise WrongUse(f"{name!r} is not a setting", mend=mend)
 
 
