@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mailmend.mailqueue.pulsar.moving import DelayedIndex
-from mailmend.mailqueue.rules.places import UNPARTITIONED, Backlog, MessagePlace
+from mailmend.mailqueue.rules.places import UNPARTITIONED, MessagePlace
 
 
 def place(entry: int) -> MessagePlace:
@@ -55,18 +55,3 @@ def built(left: dict[MessagePlace, int]) -> DelayedIndex:
         index.add(one, due_at)
         assert len(index) <= 4
     return index
-
-
-@given(st.sets(st.tuples(st.integers(-1, 2), st.integers(1, 3), st.integers(0, 6))))
-def test_a_backlog_of_some_messages_holds_these_alone(places: set[tuple[int, int, int]]) -> None:
-    wanted = {MessagePlace(*one) for one in places}
-    backlog = Backlog.of(wanted)
-    for partition in range(-1, 3):
-        for ledger in range(1, 4):
-            for entry in range(7):
-                one = MessagePlace(partition, ledger, entry)
-                known = backlog.partitions.get(partition)
-                assert (known is not None and one.position <= known.last and known.holds(one.position)) == (
-                    one in wanted
-                )
-    assert backlog.count == len(wanted)

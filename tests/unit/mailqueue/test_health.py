@@ -109,7 +109,11 @@ def test_without_a_time_to_live_nothing_expires() -> None:
 @pytest.mark.parametrize(
     ("span", "said"),
     [
-        (timedelta(seconds=59), "59 s"),
+        (timedelta(seconds=59.4), "59 s"),
+        (timedelta(minutes=1), "1 min"),
+        (timedelta(minutes=1.25), "1.2 min"),
+        (timedelta(hours=1), "1 h"),
+        (DAY, "1 d"),
         (timedelta(minutes=90), "1.5 h"),
         (timedelta(minutes=5), "5 min"),
         (9.25 * DAY, "9.2 d"),

@@ -111,6 +111,11 @@ def test_the_age_is_asked_for_only_where_it_decides(blob_id: str, stored_at: dat
         (f"1_{CURRENT - 4}_{RANDOM}", NOW, False),
         (f"1_{CURRENT - 4}_{HASH}", NOW - MONTH, True),
         (f"1_{CURRENT - 4}_{HASH}", None, False),
+        # the instant at which its generation ends, and the one before
+        (f"1_692_{HASH}", datetime(1970, 1, 1, tzinfo=UTC) + 693 * MONTH, True),
+        (f"1_692_{HASH}", datetime(1970, 1, 1, tzinfo=UTC) + 693 * MONTH - timedelta(microseconds=1), False),
+        # a name of nobody's: whoever made it may make it again
+        ("backup/2026.tar", NOW, True),
     ],
 )
 def test_only_names_of_contents_may_come_again(blob_id: str, stored_at: datetime | None, *, again: bool) -> None:

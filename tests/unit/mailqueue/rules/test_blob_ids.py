@@ -141,7 +141,13 @@ class TestNamingAsTheOthers:
         [
             (2, timedelta(days=73), timedelta(days=30)),  # 36 days fit too: where the default fits it is taken
             (1, timedelta(days=3, hours=5), timedelta(days=3)),  # whole days before hours
+            (10, timedelta(hours=31), timedelta(hours=3)),  # whole hours before minutes
+            (10, timedelta(minutes=31), timedelta(minutes=3)),  # whole minutes before seconds
+            (10, timedelta(seconds=31), timedelta(seconds=3)),
             (50, timedelta(seconds=100), timedelta(seconds=2)),  # the shortest unit: more numbers than minutes
+            (100, timedelta(seconds=100), timedelta(seconds=1)),
+            (101, timedelta(seconds=100), timedelta(days=30)),  # shorter than a second: none can be
+            (3, timedelta(seconds=5), timedelta(days=30)),  # none of whole seconds fits
         ],
     )
     def test_the_newest_blob_tells_the_length_of_a_generation(
@@ -150,6 +156,39 @@ class TestNamingAsTheOthers:
         micros = age // timedelta(microseconds=1)
 
         assert naming_of([(BlobId(f"1_{number}_x"), micros)]).generation == generation
+
+    @pytest.mark.parametrize(
+        ("blob_id", "spelling"),
+        [
+            ("1_692_Zl/Q=", HashSpelling.BASE64),
+            ("1_692_Zl+Q=", HashSpelling.BASE64),
+            ("1_692_+ZlQ=", HashSpelling.BASE64),
+            ("+ZlQ=", HashSpelling.BASE64),
+            ("1/692/Z/l/Q+A=", HashSpelling.BASE64),
+            ("1_692_Zl-Q=", HashSpelling.BASE64URL),
+            ("1_692_Zl_Q=", HashSpelling.BASE64URL),
+            ("1/692/Z/l/Q-A=", HashSpelling.BASE64URL),  # its slashes are the folders of a store for MinIO
+            ("1/692/Zl_Q=", HashSpelling.BASE64URL),  # its slashes belong to family and generation
+        ],
+    )
+    def test_a_plus_or_a_slash_within_a_hash_tells_its_spelling(self, blob_id: str, spelling: HashSpelling) -> None:
+        assert naming_of([(BlobId(blob_id), NOVEMBER)]).spelling is spelling
+
+    def test_one_older_hash_with_a_slash_is_enough_for_its_spelling(self) -> None:
+        """Many hashes hold neither sign."""
+        stored = [(BlobId("1_692_ZlQ="), NOVEMBER), (BlobId("1_692_Zl/Q="), NOVEMBER - 1)]
+
+        assert naming_of(stored).spelling is HashSpelling.BASE64
+
+    def test_the_newest_blob_with_a_family_tells_family_and_generation(self) -> None:
+        """A family of 0 is none to James, and an id without one says nothing."""
+        age = timedelta(days=73) // timedelta(microseconds=1)
+        stored = [(BlobId(blob_id), age) for blob_id in ("ZlQ=", "0_9_ZlQ=", "7_10_ZlQ=", "8_73_ZlQ=")]
+
+        assert naming_of(stored) == BlobNaming(DEDUPLICATED, family=7, generation=timedelta(days=7))
+
+    def test_where_nothing_is_stored_ids_are_made_of_content_in_james_generations(self) -> None:
+        assert naming_of([]) == BlobNaming(DEDUPLICATED, HashSpelling.BASE64URL, 1, timedelta(days=30))
 
     def test_a_generation_may_last_a_second(self) -> None:
         assert BlobNaming(generation=timedelta(seconds=1)).name(b"", 5_000_000, CHANCE) == f"1_5_{CHANCE}"

@@ -138,3 +138,117 @@ def test_what_nobody_does_is_said_with_what_does_it(problem: HealthProblem, fine
     (reason,) = found(replace(TopicFigures("a/b"), **wrong))
     assert (reason.trouble, says in reason.what) == (problem, True)
     assert "mailmend queue tend --queue spool" in reason.mend
+
+
+RAISE_ACKS = (
+    "Raise managedLedgerMaxUnackedRangesToPersist in broker.conf; what lies there longest: mailmend queue browse"
+)
+OF_TOPICS = "; of one topic: pulsar-admin topicPolicies --help"
+QUOTAS = (
+    "See: pulsar-admin namespaces get-backlog-quotas a/b; then: pulsar-admin namespaces remove-backlog-quota a/b "
+    f"--type destination_storage or message_age{OF_TOPICS}"
+)
+
+
+@pytest.mark.parametrize(
+    ("policies", "what", "mend"),
+    [
+        (
+            TopicPolicies(ttl=HOUR),
+            "what waits or is delayed for 1 h is dropped unseen: messages expire: James-spool",
+            f"pulsar-admin namespaces set-message-ttl a/b --messageTTL 0{OF_TOPICS}",
+        ),
+        (
+            TopicPolicies(quotas=(replace(BYTES, drops=True), AGE, replace(AGE, drops=True))),
+            "the oldest mails are dropped once the backlog is beyond 1,000 bytes or an age of 1 h: James-spool",
+            QUOTAS,
+        ),
+        (
+            TopicPolicies(quotas=(replace(BYTES, used=1000), replace(AGE, used=3600))),
+            (
+                "the backlog is at 80% or more of 1,000 bytes and of an age of 1 h, and at all of it nothing is taken: "
+                "James-spool"
+            ),
+            f"Have mails leave it, or allow more. {QUOTAS}",
+        ),
+        (
+            TopicPolicies(keeps_all=True),
+            "what is done with is kept for ever, so the disk fills: James-spool",
+            f"pulsar-admin namespaces set-retention a/b --time 0 --size 0{OF_TOPICS}",
+        ),
+        (
+            TopicPolicies(subscription_expiry=HOUR),
+            (
+                "a subscription without consumers for 1 h is removed, with the mails and deletions that wait for it: "
+                "James-spool"
+            ),
+            "pulsar-admin namespaces set-subscription-expiration-time a/b --time 0",
+        ),
+        (
+            TopicPolicies(idle_expiry=HOUR),
+            (
+                "a topic in which nothing is left is removed after 1 h, with its subscriptions: a mail that is "
+                "published just then has none, and is lost: James-spool"
+            ),
+            (
+                "pulsar-admin namespaces set-inactive-topic-policies a/b --disable-delete-while-inactive "
+                f"--max-inactive-duration 60s --delete-mode delete_when_no_subscriptions{OF_TOPICS}"
+            ),
+        ),
+        (
+            TopicPolicies(delays=False),
+            "the broker keeps no delayed message back, so James delivers them at once: James-spool",
+            f"pulsar-admin namespaces set-delayed-delivery a/b --enable --time 1s{OF_TOPICS}",
+        ),
+        (
+            TopicPolicies(longest_delay=HOUR),
+            (
+                "the broker keeps nothing back for more than 1 h: James can delay no mail for longer, and where it "
+                "consumes it delivers ours too early: James-spool"
+            ),
+            f"pulsar-admin namespaces set-delayed-delivery a/b --enable --time 1s --maxDelay 0s{OF_TOPICS}",
+        ),
+    ],
+    ids=["expires", "dropped", "full", "kept", "subscription", "idle", "no delays", "short delays"],
+)
+def test_an_operator_reads_a_whole_sentence_and_the_command_for_each_policy(
+    policies: TopicPolicies, what: str, mend: str
+) -> None:
+    (reason,) = found(TopicFigures("a/b", {OUT: policies}, delayed_topic=OUT))
+
+    assert (reason.what, reason.mend) == (what, mend)
+
+
+@pytest.mark.parametrize(
+    ("figures", "what", "mend"),
+    [
+        (
+            TopicFigures("a/b", {OUT: TopicPolicies(ack_stretches_max=2_000)}, {OUT: 1_600}),
+            (
+                "what is acknowledged in James-spool lies in 1,600 stretches between what is not, and the broker "
+                "remembers 2,000 over its restart: then mails that were done with would come again"
+            ),
+            f"{RAISE_ACKS} --queue spool --limit 1",
+        ),
+        (
+            TopicFigures("a/b", overdue=timedelta(hours=3)),
+            "a delayed mail is late by 3 h: no process moves due mails",
+            "mailmend queue tend --queue spool",
+        ),
+        (
+            TopicFigures("a/b", deletions=12_345),
+            (
+                "12,345 messages about deletions lie there, and each process reads them before its first mail; they "
+                "expire where the queue is tended, and once nothing older than they waits or is delayed"
+            ),
+            "mailmend queue tend --queue spool --once",
+        ),
+    ],
+    ids=["acknowledgements", "late", "deletions"],
+)
+def test_an_operator_reads_a_whole_sentence_and_the_command_for_each_figure(
+    figures: TopicFigures, what: str, mend: str
+) -> None:
+    (reason,) = found(figures)
+
+    assert (reason.what, reason.mend) == (what, mend)
