@@ -9,10 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mailmend.mailqueue.rules.deletions import (
-    MERGED_FROM,
-    MERGED_MAX,
-    SETTLED,
-    WRITTEN,
     Checkpoint,
     DeletedMail,
     Deletion,
@@ -31,6 +27,9 @@ from mailmend.model.ids import BlobId, EnqueueId
 
 AT = datetime(2026, 5, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
+SETTLED = 20 * MINUTE
+WRITTEN = 20 * MINUTE
+FROM_MANY, FULL = 20, 5_000
 
 
 def place(entry: int, topic: str = "out") -> TopicPlace:
@@ -129,6 +128,21 @@ def test_a_clock_that_is_behind_loses_no_mail_that_comes_after_the_checkpoint() 
     assert not found.hold(listed(at=AT), place(9, "of-a-partition-that-was-not-there"))
 
 
+def test_the_first_checkpoint_that_settles_a_deletion_of_james_bounds_it_in_whichever_order_they_are_heard() -> None:
+    first, second = checkpoint(AT + SETTLED, last=9), checkpoint(AT + SETTLED + MINUTE, last=20, entry=51)
+    for found in (known(james(FilterKind.NAME, "a"), *both) for both in ((first, second), (second, first))):
+        assert found.hold(listed(at=AT), place(9))
+        assert not found.hold(listed(at=AT), place(10))
+
+
+def test_filters_are_called_as_james_calls_them() -> None:
+    assert [(kind.word, kind.field) for kind in FilterKind] == [
+        ("ByName", "name"),
+        ("BySender", "sender"),
+        ("ByRecipient", "recipient"),
+    ]
+
+
 @pytest.mark.parametrize("early", [checkpoint(AT + SETTLED - MINUTE), checkpoint(AT + SETTLED, heard=-1)])
 def test_a_checkpoint_that_may_have_missed_copies_bounds_nothing(early: Checkpoint) -> None:
     assert known(james(FilterKind.NAME, "a"), early).hold(listed(at=AT), place(10))
@@ -209,19 +223,19 @@ def test_only_those_checkpoints_stay_that_show_something() -> None:
 
 
 def test_many_small_deletions_become_one() -> None:
-    few = [deletion(number, number + 1, entry=number) for number in range(MERGED_FROM - 1)]
+    few = [deletion(number, number + 1, entry=number) for number in range(FROM_MANY - 1)]
     assert tending(few, TopicProgress({}, {}, {}), AT).merged == ()
     done = tending([*few, deletion(99, entry=99)], TopicProgress({}, {}, {}), AT)
     (merged,) = done.merged
-    assert [one.enqueue_id for one in merged] == [enqueue_id(number) for number in (*range(MERGED_FROM), 99)]
-    assert [one.place.entry for one in done.expired] == [*range(MERGED_FROM - 1), 99]
+    assert [one.enqueue_id for one in merged] == [enqueue_id(number) for number in (*range(FROM_MANY), 99)]
+    assert [one.place.entry for one in done.expired] == [*range(FROM_MANY - 1), 99]
 
 
 def test_full_deletions_stay_as_they_are_and_none_becomes_larger() -> None:
-    full = deletion(*range(MERGED_MAX), entry=999)
-    many = [deletion(*range(number * 1000, number * 1000 + 999), entry=number) for number in range(MERGED_FROM)]
+    full = deletion(*range(FULL), entry=999)
+    many = [deletion(*range(number * 1000, number * 1000 + 999), entry=number) for number in range(FROM_MANY)]
     done = tending([full, *many], TopicProgress({}, {}, {}), AT)
-    assert [len(one) for one in done.merged] == [MERGED_MAX, MERGED_MAX, MERGED_MAX, 999 * MERGED_FROM - 3 * MERGED_MAX]
+    assert [len(one) for one in done.merged] == [FULL, FULL, FULL, 999 * FROM_MANY - 3 * FULL]
     assert full.where not in done.expired
 
 
@@ -229,6 +243,12 @@ def test_a_deletion_of_james_that_a_later_one_outdoes_is_no_longer_needed() -> N
     one, two = james(FilterKind.NAME, "a"), james(FilterKind.NAME, "a", 1, AT + MINUTE)
     other = james(FilterKind.NAME, "b", 2)
     assert expired([one, two, other], AT + MINUTE) == [0]
+    assert expired([other, two, one], AT + MINUTE) == [0]
+
+
+def test_of_two_deletions_of_james_at_the_same_time_the_one_at_the_later_place_is_kept() -> None:
+    one, two = james(FilterKind.NAME, "a", 4), james(FilterKind.NAME, "a", 7)
+    assert expired([two, one], AT + MINUTE) == [4]
 
 
 def test_progress_is_what_was_heard_what_is_there_and_what_is_done() -> None:

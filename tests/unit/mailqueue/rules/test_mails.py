@@ -5,7 +5,19 @@ from uuid import UUID
 
 import pytest
 
-from mailmend.mailqueue.rules.mails import Listed, Mail, MailBlobs, QueuedMail, Whereabouts, queue_name
+from mailmend.mailqueue.rules.mails import (
+    DELAY_MAX,
+    LOOKS,
+    PRIORITIES,
+    PRIORITY_ATTRIBUTE,
+    PRIORITY_NORMAL,
+    Listed,
+    Mail,
+    MailBlobs,
+    QueuedMail,
+    Whereabouts,
+    queue_name,
+)
 from mailmend.model.errors import WrongUse
 from mailmend.model.ids import BlobId, EnqueueId
 
@@ -67,3 +79,34 @@ def test_a_queue_has_the_name_that_it_was_given(text: str) -> None:
 def test_a_name_that_no_queue_can_have_is_refused(text: str) -> None:
     with pytest.raises(WrongUse, match="queue"):
         queue_name(text)
+
+
+def test_a_mail_of_which_only_its_name_and_recipients_are_known_begins_at_this_host() -> None:
+    """Given no more than James asks for, it waits for James's first processor, comes from here and carries nothing."""
+    mail = Mail("m", ("b@example.org",))
+
+    assert (mail.state, mail.remote_addr, mail.remote_host) == ("root", "127.0.0.1", "localhost")
+    assert (mail.sender, mail.error_message, mail.last_updated) == (None, None, None)
+    assert (mail.attributes, mail.recipient_headers) == ({}, ())
+
+
+def test_a_mail_that_enters_its_queue_was_never_tried() -> None:
+    again = Listed.entering(QUEUED, NOW, None).retried(LATER, None, None)
+
+    assert (again.attempts, again.due_at) == (1, LATER + timedelta(minutes=1))
+
+
+def test_priorities_are_those_of_james() -> None:
+    """Ten of them in its attribute; a mail that names none has 5."""
+    assert PRIORITY_ATTRIBUTE == "MAIL_PRIORITY"
+    assert list(PRIORITIES) == [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
+    assert PRIORITY_NORMAL == 5
+
+
+def test_a_mail_is_delayed_for_a_leap_year_at_most() -> None:
+    assert datetime(2028, 1, 1, tzinfo=UTC) + DELAY_MAX == datetime(2029, 1, 1, tzinfo=UTC)
+
+
+def test_a_search_that_may_miss_no_mail_ends_where_it_began() -> None:
+    """Mails move between both places meanwhile, so the delayed ones are searched before and after the waiting ones."""
+    assert LOOKS == (Whereabouts.DELAYED, Whereabouts.WAITING, Whereabouts.DELAYED)

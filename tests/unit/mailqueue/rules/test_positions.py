@@ -42,7 +42,17 @@ def test_a_token_needs_no_quoting(position: ListingPosition) -> None:
 
 
 @pytest.mark.parametrize(
-    "token", ["", "w", "x.1.2.3", "w.1.2.3", "w.g.1." + "0" * 32, "w.1.1." + "0" * 31, "w.1.1.1.1"]
+    "token",
+    [
+        "",
+        "w",
+        "x.1.2.3",
+        "w.1.2.3",
+        "w.g.1." + "0" * 32,
+        "w.1.1." + "0" * 31,
+        "w.1.1.1.1",
+        f"w.1.1.{UUID(int=1).hex}.7:1:0.9",
+    ],
 )
 def test_what_is_no_token_is_refused(token: str) -> None:
     """With a word on where to get one."""

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailmend.mailqueue.rules.slices import EPOCH, SECOND, bucket_of, java_hash, slice_of, slices_between
+from mailmend.mailqueue.rules.slices import EPOCH, SECOND, bucket_of, java_hash, millis_of, slice_of, slices_between
 
 INSTANTS = st.datetimes(datetime(1970, 1, 1), datetime(2200, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001 - given one
 WINDOWS = st.integers(1, 7 * 86_400).map(lambda seconds: timedelta(seconds=seconds))
@@ -109,3 +109,10 @@ def test_slices_between_are_one_window_apart_and_leave_the_end_out(at: datetime,
     assert all(after - before == window for before, after in pairwise(slices))
     assert slices[:1] == [start][:steps]
     assert not list(slices_between(start + window, start, window))
+
+
+def test_an_instant_is_the_whole_milliseconds_since_1970_as_james_s_messages_have_it() -> None:
+    at = datetime(2026, 8, 29, 12, 0, 0, 7_999, tzinfo=UTC)
+
+    assert millis_of(at) == 1_788_004_800_007
+    assert isinstance(millis_of(at), int)
