@@ -85,6 +85,15 @@ def test_each_policy_at_its_edge(problem: HealthProblem, fine: Any, wrong: Any, 
     assert "mail/queues" in reason.mend
 
 
+def test_a_look_at_which_nothing_was_found_knows_of_no_topic_and_no_limit() -> None:
+    """Given only the namespace: no topic is the one of delayed mails, and nothing lies there or is late."""
+    seen = TopicFigures("a/b")
+
+    assert (seen.delayed_topic, seen.deletions, seen.overdue, seen.unread) == ("", 0, timedelta(0), "")
+    assert (seen.policies, seen.stretches) == ({}, {})
+    assert (BYTES.used, BYTES.drops) == (0, False)
+
+
 def test_what_is_the_same_of_several_topics_is_said_once() -> None:
     (reason,) = of(TopicPolicies(ttl=HOUR), OUT, LATER)
     first, second = found(TopicFigures("a/b", {OUT: TopicPolicies(ttl=HOUR), LATER: TopicPolicies(ttl=SECOND)}))
