@@ -68,6 +68,23 @@ def test_a_verdict_on_a_queue_has_a_page_and_a_command_that_exist(verdict: Verdi
         assert f"\n## mailmend {system} {task}\n" in REFERENCE
 
 
+def test_what_no_repair_mends_by_default_has_a_command_of_its_own_or_none() -> None:
+    """What is finished goes with its slice, which a sweep removes."""
+    mended = {verdict: row.mended for verdict, row in QUEUE_VERDICTS.items() if not row.by_repair}
+
+    assert mended == {
+        Verdict.FINISHED: "",
+        Verdict.STRANDED: "queue sweep QUEUE",
+        Verdict.OVERSTAYED: "queue reconcile QUEUE",
+        Verdict.BLOBS_GONE: "queue reconcile QUEUE",
+        Verdict.ORPHAN_MARK: "repair queues --marks empty",
+    }
+
+
+def test_what_a_repair_of_queues_mends_names_that_command() -> None:
+    assert {row.mended for row in QUEUE_VERDICTS.values() if row.by_repair} == {"repair queues"}
+
+
 @pytest.mark.parametrize("verdict", QUEUE_VERDICTS)
 def test_the_reference_tells_what_a_verdict_on_a_queue_counts(verdict: Verdict) -> None:
     line = rf"^{verdict.value} +{re.escape(QUEUE_VERDICTS[verdict].meaning)}$"

@@ -40,6 +40,13 @@ def finding(verdict: Verdict, result: Verdict | None = None, *, at: int = 1, mes
             Reason(Why.TOO_YOUNG, 12 * MICROS, T + 42 * MICROS),
         ),
         (finding(Verdict.AMEND, Verdict.MOVED, at=T), {}, MIRROR, Reason(Why.CHANGED)),
+        (
+            replace(finding(Verdict.AMEND, Verdict.MOVED), suspect=Suspect("", (), Verdict.AMEND, planned="digest")),
+            {},
+            MIRROR,
+            Reason(Why.OTHER_THAN_PLANNED),
+        ),
+        (finding(Verdict.AMEND, Verdict.AHEAD, at=NOW - 1), {}, MIRROR, Reason(Why.AHEAD, 0, NOW - 1 + 30 * MICROS)),
         (replace(finding(Verdict.AMEND, Verdict.MOVED), truths=()), {}, COUNTS, Reason(Why.CHANGED)),
         (
             finding(Verdict.AMEND, Verdict.AHEAD, at=NOW + 60 * MICROS),

@@ -1,5 +1,6 @@
 """The rule of time: what may be written once both sides were looked at again."""
 
+from dataclasses import replace
 from typing import Any, cast
 from uuid import uuid1
 
@@ -64,6 +65,21 @@ def test_a_pair_touched_after_t_has_moved_and_one_later_than_any_clock_is_ahead(
 ) -> None:
     """Only this run, or one before it, writes at T; up to the skew the writer may be an honest user."""
     assert judge(mirror((truth(at=truth_at),), projected(at=row_at, modseq=1)), T, NOW, SKEW) is verdict
+
+
+@pytest.mark.parametrize(("ends_at", "verdict"), [(37, Verdict.MOVED), (38, Verdict.AMEND)])
+@pytest.mark.parametrize("side", ["truth", "projection"])
+def test_a_pair_of_which_a_cell_expires_about_now_has_moved(side: str, ends_at: int, verdict: Verdict) -> None:
+    """Given now, 31 s, and a skew of 5 s; instants of expiry are whole seconds, so one more second counts as now."""
+    sides = {"truth": truth(), "projection": projected(modseq=1)}
+    sides[side] = replace(sides[side], expires_at={"modseq": ends_at})
+
+    assert judge(mirror((sides["truth"],), sides["projection"]), T, NOW, SKEW) is verdict
+
+
+def test_what_is_only_reported_is_reported_whenever_it_expires() -> None:
+    expiring = replace(truth(), expires_at={"modseq": 1})
+    assert judge(mirror((expiring, expiring), None), T, NOW, SKEW) is Verdict.CLASH
 
 
 def test_what_is_only_reported_is_reported_however_new() -> None:

@@ -151,6 +151,26 @@ def test_dangling_rows_of_a_mirror_may_be_reported_only() -> None:
     assert rule(listed, policy, START).changes
 
 
+class TestSomeTruths:
+    """Runs that did not scan every row of truth, as of one mailbox."""
+
+    policy = replace(POLICY, all_truths=False)
+
+    def test_a_row_of_the_mirror_goes_where_the_truth_that_it_leads_to_is_gone(self) -> None:
+        led = replace(STALE, mirrored=STALE.projected)
+        assert rule(led, self.policy, START).writes == (Remove(MESSAGE_ID, PLACE, at=T),)
+
+    def test_a_row_that_leads_to_no_truth_stays(self) -> None:
+        """A row of a filter leads nowhere, even where the mirror has a row that does."""
+        listed = look(UNSEEN, Verdict.WITHDRAW, PLACE, projected=LISTED, mirrored=STALE.projected)
+        for found in (STALE, listed):
+            assert rule(found, self.policy, START).changes == ()
+            assert rule(found, POLICY, START).changes != ()
+
+    def test_a_known_truth_is_projected_all_the_same(self) -> None:
+        assert rule(LACKING, self.policy, START).writes == (MIRRORED,)
+
+
 class TestLastTraces:
     """Projections that alone lead to content that stands."""
 
