@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from mailmend.delivery.mail.encoding import fits
 from mailmend.delivery.mail.notices import (
-    RETURNED_BYTES_MAX,
     NoticeKind,
     RecipientNotice,
     ReturnedPart,
@@ -144,9 +143,21 @@ def test_a_whole_report_is_this() -> None:
 @pytest.mark.parametrize(
     ("kind", "subject", "said"),
     [
-        (NoticeKind.FAILED, "Your mail could not be delivered", "is not tried again:"),
-        (NoticeKind.DELAYED, "Your mail is delayed", "It is tried again; nothing is to be done:"),
-        (NoticeKind.RELAYED, "Your mail was passed on", "servers that may tell nothing further"),
+        (
+            NoticeKind.FAILED,
+            "Your mail could not be delivered",
+            "It could not be delivered to these recipients, and is not tried again:",
+        ),
+        (
+            NoticeKind.DELAYED,
+            "Your mail is delayed",
+            "It could not be delivered to these recipients yet. It is tried again; nothing is to be done:",
+        ),
+        (
+            NoticeKind.RELAYED,
+            "Your mail was passed on",
+            "It was passed on to servers that may tell nothing further, for these recipients:",
+        ),
         (NoticeKind.DELIVERED, "Your mail was delivered", "It was delivered to these recipients:"),
     ],
 )
@@ -155,15 +166,20 @@ def test_each_kind_has_its_subject_and_its_sentence(kind: NoticeKind, subject: s
     notice = RecipientNotice(kind=kind, recipient="bob@example.com", status="2.0.0", reply="250 fine", retry_until=NOON)
     whole, text, (of_mail, of_recipient), _ = parts(report(notice))
     assert whole["Subject"] == subject
-    assert said in str(text.get_payload())
-    assert "    the server said: 250 fine" in str(text.get_payload())
-    assert str(text.get_payload()).count("bob@example.com") == 1
+    assert str(text.get_payload()).splitlines() == [
+        "This is the mail system at mail.example.org, about a mail from you. What is attached shows which.",
+        "",
+        said,
+        "",
+        "  bob@example.com",
+        "    the server said: 250 fine",
+    ]
     assert "Original-Envelope-Id" not in of_mail
     assert of_recipient["Action"] == kind.value
     assert ("Will-Retry-Until" in of_recipient) == (kind is NoticeKind.DELAYED)
 
 
-@pytest.mark.parametrize(("length", "whole"), [(RETURNED_BYTES_MAX, True), (RETURNED_BYTES_MAX + 1, False)])
+@pytest.mark.parametrize(("length", "whole"), [(65_536, True), (65_537, False)])
 def test_a_mail_comes_back_whole_up_to_a_length(length: int, whole: bool) -> None:
     """Where the sender did not say."""
     lines = b"x" * 62 + b"\r\n"
@@ -176,6 +192,32 @@ def test_a_header_comes_back_whose_lines_end_otherwise() -> None:
     cut = {"returned": ReturnedPart.HEADER}
     assert b"Subject: a\nTo: b\r\n\r\n--report" in report(content=b"Subject: a\nTo: b\n\nBody", **cut)
     assert b"Subject: a\r\n\r\n--report" in report(content=b"Subject: a", **cut)
+
+
+@pytest.mark.parametrize(
+    ("content", "header"),
+    [
+        (b"Subject: a\n\nBody\r\n\r\nmore\r\n", "Subject: a\n"),
+        (b"Subject: a\r\n\r\nBody\n\nmore\r\n", "Subject: a\n"),
+        (b"\r\n\r\nBody\r\n", "\n"),
+        (b"\n\nBody\r\n", "\n"),
+    ],
+    ids=["LF first", "CR LF first", "no header", "no header, LF"],
+)
+def test_a_header_ends_at_its_first_empty_line(content: bytes, header: str) -> None:
+    _, _, _, returned = parts(report(content=content, returned=ReturnedPart.HEADER))
+    assert str(returned.get_payload()).replace("\r\n", "\n") == header
+    assert (returned["Content-Type"], returned["Content-Transfer-Encoding"]) == ("text/rfc822-headers", "7bit")
+
+
+def test_a_header_of_eight_bits_comes_back_as_quoted_printable() -> None:
+    content = "Subject: grüße\r\n\r\nBody\r\n".encode()
+    rendered = report(content=content, returned=ReturnedPart.HEADER)
+    _, _, _, returned = parts(rendered)
+    assert fits(rendered, eight_bit=False)
+    assert returned["Content-Type"] == "text/rfc822-headers"
+    assert returned["Content-Transfer-Encoding"] == "quoted-printable"
+    assert cast("bytes", returned.get_payload(decode=True)).decode() == "Subject: grüße\r\n"
 
 
 def test_a_long_reply_is_cut_and_a_strange_one_is_made_printable() -> None:
@@ -205,7 +247,7 @@ def test_a_mail_that_failed_by_its_age_says_so() -> None:
     _, text, (_, of_recipient), _ = parts(report(expired))
     assert of_recipient["Status"] == "4.4.7"
     assert of_recipient["Diagnostic-Code"] == "smtp; 450 4.2.0 later"
-    assert "as long as it may be" in str(text.get_payload())
+    assert "\n    it was tried for as long as it may be\r\n    the server said:" in str(text.get_payload())
 
 
 def test_where_no_server_said_anything_a_sentence_of_ours_stands() -> None:
@@ -214,7 +256,7 @@ def test_where_no_server_said_anything_a_sentence_of_ours_stands() -> None:
         kind=NoticeKind.FAILED, recipient="bob@nowhere.example", status="5.1.2", why="there is no such domain"
     )
     _, text, (_, of_recipient), _ = parts(report(nowhere))
-    assert "there is no such domain" in str(text.get_payload())
+    assert "\n    there is no such domain\r\n" in str(text.get_payload())
     assert "Diagnostic-Code" not in of_recipient
     assert "Remote-MTA" not in of_recipient
 
@@ -257,6 +299,23 @@ def test_a_mail_of_eight_bits_comes_back_in_seven() -> None:
     assert inner.get_payload(decode=True) == EIGHT_BIT.partition(b"\r\n\r\n")[2]
 
 
+def test_a_short_mail_of_eight_bits_comes_back_in_seven_with_the_line_ends_of_mails() -> None:
+    """Given a mail whose lines end with CR, with LF, or with both."""
+    rendered = report(content="Subject: a\r\n\r\none\rtwo\nGrüße\r\n".encode())
+    _, _, _, returned = parts(rendered)
+    inner = cast("list[Message]", returned.get_payload())[0]
+    assert fits(rendered, eight_bit=False)
+    assert cast("bytes", inner.get_payload(decode=True)).decode() == "one\r\ntwo\r\nGrüße\r\n"
+
+
+def test_of_a_signed_mail_of_eight_bits_comes_back_the_header() -> None:
+    """Given a mail that must not be altered."""
+    signed = b"Content-Type: multipart/signed; boundary=b\r\n\r\n--b\r\n\r\n\xfc\r\n--b--\r\n"
+    _, _, _, returned = parts(report(content=signed))
+    assert returned.get_content_type() == "text/rfc822-headers"
+    assert str(returned.get_payload()).strip() == "Content-Type: multipart/signed; boundary=b"
+
+
 @pytest.mark.parametrize(
     ("status", "reply", "why"),
     [
@@ -270,6 +329,10 @@ def test_a_mail_of_eight_bits_comes_back_in_seven() -> None:
         ("5.7.1", "550 5.7.1 Message looks like SPAM", ""),
         ("5.0.0", "500 8 bit data not allowed", ""),
         ("5.7.1", "550 5.7.1 a virus was found", ""),
+        ("5.0.0", "550 this size is not taken", ""),
+        ("5.0.0", "", "the high bits are set"),
+        ("4.6.3", "", ""),
+        ("5.0.0", "552 no", ""),
     ],
 )
 @pytest.mark.parametrize("returned", [None, ReturnedPart.FULL])
@@ -287,9 +350,17 @@ def test_a_report_on_the_form_of_a_mail_has_its_header_only(
         assert cast("bytes", part.get_payload(decode=True)) == header.removesuffix(b"\r\n")
 
 
+def test_words_on_a_delay_do_not_keep_a_mail_back() -> None:
+    """Given a mail that failed for one recipient, and waits for another whose server spoke of spam."""
+    waiting = RecipientNotice(kind=NoticeKind.DELAYED, recipient="cy@x.example", status="4.7.1", reply="450 spam?")
+    _, _, _, returned = parts(report(FAILED, waiting))
+    assert returned.get_content_type() == "message/rfc822"
+
+
 def test_a_header_that_comes_back_is_cut() -> None:
     """And is sent as long as it may be, where there is no end of it."""
     rendered = report(content=b"X-A: b\r\n" * 100_000, returned=ReturnedPart.HEADER)
+    assert rendered.count(b"X-A: b\r\n") == 65_536 // len("X-A: b\r\n")
     assert len(rendered) < 70_000
 
 
@@ -298,7 +369,15 @@ def test_words_of_others_are_readable_in_the_text_of_a_report() -> None:
     notice = RecipientNotice(kind=NoticeKind.FAILED, recipient="b@x.example", status="5.1.1", reply="550 Empfänger weg")
     rendered = report(notice)
     _, text, (_, of_recipient), _ = parts(rendered)
-    assert "the server said: 550 Empfänger weg" in cast("bytes", text.get_payload(decode=True)).decode()
+    assert (text["Content-Type"], text["Content-Transfer-Encoding"]) == (
+        "text/plain; charset=utf-8",
+        "quoted-printable",
+    )
+    assert cast("bytes", text.get_payload(decode=True)).decode() == (
+        "This is the mail system at mail.example.org, about a mail from you. What is attached shows which.\r\n\r\n"
+        "It could not be delivered to these recipients, and is not tried again:\r\n\r\n"
+        "  b@x.example\r\n    the server said: 550 Empfänger weg\r\n"
+    )
     assert of_recipient["Diagnostic-Code"] == "smtp; 550 Empf?nger weg"
     assert fits(rendered, eight_bit=False)
 
@@ -306,13 +385,20 @@ def test_words_of_others_are_readable_in_the_text_of_a_report() -> None:
 def test_a_postmaster_hears_of_a_lost_report() -> None:
     whole, text, (_, of_recipient), _ = parts(report(to_postmaster=True))
     assert whole["Subject"] == "A report could not be delivered"
-    assert "The sender of a mail could not be told what became of it" in str(text.get_payload())
+    assert str(text.get_payload()).splitlines()[:4] == [
+        "This is the mail system at mail.example.org. The sender of a mail could not be told what became of it.",
+        "A report, or another mail without a sender, was not taken, or no queue takes the sender's address.",
+        "What is attached shows which mail.",
+        "",
+    ]
     assert of_recipient["Final-Recipient"] == "rfc822; bob@example.com"
 
 
 def test_what_separates_the_parts_is_not_in_the_mail_that_comes_back() -> None:
     """Given a mail that holds the very line, another one is taken."""
-    _, _, _, returned = parts(report(content=b"Subject: a\r\n\r\n--report-5f0c2d1e--\r\nmore\r\n"))
+    content = b"Subject: a\r\n\r\n--report-5f0c2d1e-\r\nmore\r\n"
+    whole, _, _, returned = parts(report(content=content))
+    assert whole.get_boundary() == "report-5f0c2d1e--"
     assert "more" in str(returned.get_payload(0))
 
 

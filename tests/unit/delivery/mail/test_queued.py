@@ -106,6 +106,16 @@ def test_the_null_sender_is_named_as_in_smtp() -> None:
     assert EntryField.SENDER_DOMAIN.of(NULL) == ""
 
 
+@pytest.mark.parametrize(
+    ("recipient", "domain"),
+    [('"a@b"@Example.ORG', "example.org"), ("bob@EXAMPLE.org", "example.org"), ("postmaster", "postmaster")],
+)
+def test_the_domain_of_an_address_is_what_stands_behind_its_last_at_sign(recipient: str, domain: str) -> None:
+    one = replace(ONE, entry=replace(ONE.entry, recipient=recipient), mail=replace(ONE.mail, sender=recipient))
+
+    assert (EntryField.DOMAIN.of(one), EntryField.SENDER_DOMAIN.of(one)) == (domain, domain)
+
+
 LATER, LATEST = NOON + timedelta(hours=1), NOON + timedelta(hours=2)
 
 
