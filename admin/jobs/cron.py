@@ -90,7 +90,6 @@ def parse_cron(text: str) -> Cron:
     try:
         sim = CronSim(text, datetime(2024, 1, 1, tzinfo=UTC))
         next(sim)
-        sim = CronSim(text, datetime(2024, 1, 1, tzinfo=UTC))
     except CronSimError as error:
         raise WrongUse(f"{text!r} is not a schedule: {error}", mend=_EXAMPLE) from error
     except StopIteration:

@@ -59,6 +59,9 @@ def test_a_schedule_comes_when_its_zones_clocks_say_so(
         ("0 0 * * 0-7", "0 0 * * *"),
         ("0 0 1,15 * FRI", "0 0 1,15 * 5"),
         ("0 0 1 * 0-6", "0 0 * * *"),
+        ("0 0 1-31 * MON", "0 0 * * *"),
+        ("0 0 */10 * *", "0 0 1,11,21,31 * *"),
+        ("* * * * *", "* * * * *"),
     ],
 )
 def test_a_schedule_is_written_in_numbers(text: str, plain: str) -> None:
@@ -78,7 +81,9 @@ def test_a_schedule_is_written_in_numbers(text: str, plain: str) -> None:
         ("30 2 * * 8", "Bad day-of-week"),
         ("30 2 * * 5-1", "Bad day-of-week"),
         ("*/0 2 * * *", "Bad minute"),
-        ("5/15 2 * * *", "'5/15' is not the minute"),
+        ("5/15 2 * * *", "'5/15' is not the minute of a schedule"),
+        ("30 2/3 * * *", "'2/3' is not the hour of a schedule"),
+        ("30 2 * JANUARY *", "'JANUARY' is not the month of a schedule"),
         ("30 2 L * *", "'L' is not the day of month"),
         ("30 2 * * 5L", "is not the day of week"),
         ("30 2 ? * MON", "is not the day of month"),
@@ -94,6 +99,15 @@ def test_what_is_no_schedule_or_not_the_same_to_all_is_refused(text: str, said: 
         parse_cron(text)
 
     assert refused.value.mend
+
+
+def test_a_schedule_of_too_few_fields_is_refused_with_an_example() -> None:
+    with pytest.raises(WrongUse) as refused:
+        parse_cron("30 2")
+
+    assert refused.value.mend == (
+        "Write five fields: minute, hour, day of month, month, day of week; '30 2 * * *' is 02:30 each day."
+    )
 
 
 FIELDS = [(0, 59), (0, 23), (1, 28), (1, 12), (0, 6)]

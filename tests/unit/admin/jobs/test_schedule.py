@@ -13,10 +13,12 @@ from mailmend.admin.jobs.declaration import DailyWindow, Job, Missed
 from mailmend.admin.jobs.schedule import (
     LATE,
     counts_from,
+    due_after,
     due_turn,
     ends_at,
     is_open,
     last_turn,
+    longest_wait,
     missed_turn,
     next_turns,
     turn_meant,
@@ -115,6 +117,26 @@ def test_runs_are_due_by_the_schedule_while_the_window_is_open(
     assert found == [instant(one) for one in due]
 
 
+def test_the_next_run_is_due_after_an_instant_and_not_at_it() -> None:
+    assert due_after(job(), instant("2026-08-29T23:29")) == instant("2026-08-29T23:30")
+    assert due_after(job(), instant("2026-08-29T23:30")) == instant("2026-08-30T23:30")
+
+
+@pytest.mark.parametrize(
+    ("schedule", "window", "after", "hours"),
+    [
+        ("30 1 * * *", "", "2026-08-29T12:00", 24),
+        ("30 1 * * *", "", "2026-10-22T12:00", 25),  # a day of 25 hours is among them
+        ("0 */2 * * *", "22:00-06:00", "2026-08-29T12:00", 18),  # from 04:00 to 22:00
+        ("0 1 * * MON", "", "2026-08-29T12:00", 7 * 24),
+        ("0 1 1 * *", "", "2026-08-29T12:00", 30 * 24),  # the next two, which are further apart than a week
+        ("0 1 1-9,20 * *", "", "2026-08-31T12:00", 24),  # the wait of 11 days is later than a week
+    ],
+)
+def test_the_longest_wait_between_runs_of_a_week(schedule: str, window: str, after: str, hours: int) -> None:
+    assert longest_wait(job(schedule, window), instant(after)) == timedelta(hours=hours)
+
+
 @pytest.mark.parametrize(
     ("started", "at", "missed"),
     [
@@ -190,6 +212,14 @@ def test_jitter_is_spread_over_all_of_it_and_the_same_wherever_it_is_asked_for()
     assert min(waits) < 60
     assert 540 < max(waits) < 600
     assert next_turns(one, turns[0].due_at, 59) == turns[1:]
+
+
+def test_jitter_takes_the_first_half_of_a_window_at_most() -> None:
+    """Given a window of 4 hours, and more jitter than that."""
+    turns = next_turns(job("0 1 * * *", "01:00-05:00", jitter=timedelta(hours=10)), instant("2026-08-29T12:00"), 50)
+    waits = [turn.start_at - turn.due_at for turn in turns]
+
+    assert timedelta(minutes=110) < max(waits) < timedelta(hours=2)
 
 
 CLOCK = st.times().map(lambda one: one.replace(second=0, microsecond=0))
