@@ -14,6 +14,7 @@ from mailmend.model.projections.findings import Suspect, merged
 from mailmend.model.projections.projection import Mirror
 from mailmend.model.projections.verdicts import FilterSymptoms, MirrorSymptoms, Verdict
 from mailmend.model.table import Row
+from mailmend.repair.joins import parts
 from mailmend.repair.joins.parts import (
     GroupSums,
     Places,
@@ -112,6 +113,41 @@ def test_a_row_that_was_read_twice_is_no_clash() -> None:
 
     assert in_memory(records) == []
     assert list(place_suspects(FORMS, by_place(records).items())) == []
+
+
+def test_places_beyond_the_limit_are_joined_from_files() -> None:
+    """Given three places that lack their mirror's row, of which two may be held in memory."""
+    with Workshop() as workshop:
+        places = Places(FORMS, Spill(workshop, "places"), 2)
+        for number in (1, 2, 3):
+            places.add(truth_record(truth_row(number, flagseen=True)))
+        joined = [([suspect.key for suspect in suspects], number) for suspects, number in places.parts()]
+
+    assert joined == [([(MAILBOX, 1), (MAILBOX, 2)], 2), ([(MAILBOX, 3)], 1)]
+
+
+def test_a_truth_that_agreed_clashes_with_the_next_one() -> None:
+    first, second = truth_row(1), truth_row(2, uid=1)
+    place, mark = FORMS.mirror(mirror_row(first))
+
+    found = in_memory([(place, int(Tag.BESIDE), mark), (place, UNSEEN), truth_record(first), truth_record(second)])
+
+    assert [(one.projection, one.verdict, set(one.truth_ids)) for one in found] == [
+        ("messageIdTable", Verdict.CLASH, {message(1), message(2)}),
+    ]
+
+
+@pytest.mark.parametrize(("limit", "full"), [(3, True), (4, False)])
+def test_sums_are_full_above_their_limit(limit: int, full: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given two elements of a union, and rows of two kinds that counters count."""
+    monkeypatch.setattr(parts, "SUMS_MAX", limit)
+    sums = GroupSums(FORMS)
+    for number, seen in ((1, True), (2, False), (3, False)):
+        sums.count(FORMS.truth(truth_row(number, flagseen=seen, userflags=frozenset("ab"))), has_content=True)
+
+    assert sums.full is full
+    list(sums.take())
+    assert not sums.full
 
 
 def test_content_is_a_leak_exactly_where_no_truth_names_it() -> None:

@@ -5,7 +5,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailmend.repair.decisions.left_sample import SAMPLED, LeftSample, first_seen, oldest
+from mailmend.repair.decisions.left_sample import LEFT_SAMPLE, SAMPLED, LeftSample, first_seen, oldest
 
 KEYS = st.sets(st.integers(0, 2_000), max_size=600)
 
@@ -29,6 +29,26 @@ def test_a_sample_does_not_depend_on_the_order_and_holds_no_more_than_it_may(
 
     assert other.keys == sample(keys).keys
     assert len(other.keys.get("AMEND", [])) == min(SAMPLED, len(keys))
+
+
+def test_a_finding_has_the_same_hash_in_every_release() -> None:
+    """16 hexadecimal digits: the ledger keeps them from run to run, under one name."""
+    assert sample({7}).keys == {"AMEND": ["11643d8012ea13c6"]}
+    assert LEFT_SAMPLE == "left_sample"
+
+
+def test_a_sample_holds_the_two_hundred_smallest_hashes_in_order() -> None:
+    hashes = sorted(sample({key}).keys["AMEND"][0] for key in range(300))
+
+    assert sample(range(300)).keys == {"AMEND": hashes[:200]}
+
+
+def test_verdicts_and_projections_are_sampled_apart() -> None:
+    found = LeftSample()
+    for verdict, projection in (("AMEND", "firstUnseen"), ("AMEND", "messageIdTable"), ("LEAK", "messageV3")):
+        found.add(verdict, projection, (1,))
+
+    assert {verdict: len(hashes) for verdict, hashes in found.keys.items()} == {"AMEND": 2, "LEAK": 1}
 
 
 @given(KEYS, KEYS)
@@ -67,4 +87,12 @@ def test_a_finding_is_as_old_as_the_runs_in_a_row_that_left_it(runs: list[set[st
 def test_where_a_run_does_not_say_which_it_left_the_verdict_counts() -> None:
     seen = first_seen(["COLLECT"], {}, first_seen(["COLLECT"], {}, {}, 1.0), 2.0)
 
+    assert seen == {"COLLECT": {"": 1.0}}
     assert oldest(seen) == {"COLLECT": 1.0}
+
+
+def test_a_finding_that_comes_new_is_as_old_as_its_run_and_the_oldest_counts() -> None:
+    seen = first_seen(["AMEND"], {"AMEND": ["a", "b"]}, {"AMEND": {"a": 1.0, "gone": 0.5}}, 2.0)
+
+    assert seen == {"AMEND": {"a": 1.0, "b": 2.0}}
+    assert oldest(seen) == {"AMEND": 1.0}

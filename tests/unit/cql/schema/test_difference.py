@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from mailmend.cql.schema.difference import (
     Aspect,
     Difference,
+    aspects_of,
     differences,
     endangers,
     option_says,
@@ -99,6 +100,34 @@ CASES: tuple[tuple[Aspect, Schema, str], ...] = (
         ),
     ),
 )
+
+
+MASKED = with_table(columns=(KEY, CLUSTER, replace(VALUE, mask="mask_default()"), OWNER))
+
+
+@pytest.mark.parametrize(
+    ("expected", "live", "reported"),
+    [
+        (EXPECTED, MASKED, "expected no mask, found mask_default()"),
+        (MASKED, EXPECTED, "expected mask_default(), found no mask"),
+        (
+            MASKED,
+            with_table(columns=(KEY, CLUSTER, replace(VALUE, mask="mask_null()"), OWNER)),
+            "expected mask_default(), found mask_null()",
+        ),
+    ],
+)
+def test_another_mask_is_reported_with_both_sides(expected: Schema, live: Schema, reported: str) -> None:
+    (found,) = differences(expected, live)
+    assert found.aspect is Aspect.DIFFERENT_MASK
+    assert str(found) == f"different mask: noteTable.note: {reported}"
+    assert differences(MASKED, MASKED) == ()
+
+
+def test_a_column_of_another_type_may_have_another_mask_too() -> None:
+    found = differences(EXPECTED, with_table(columns=(KEY, CLUSTER, Column("note", "int", mask="mask_null()"), OWNER)))
+    assert [one.aspect for one in found] == [Aspect.DIFFERENT_COLUMN, Aspect.DIFFERENT_MASK]
+    assert aspects_of(found) == {Aspect.DIFFERENT_COLUMN, Aspect.DIFFERENT_MASK}
 
 
 @pytest.mark.parametrize(("aspect", "live", "reported"), CASES, ids=[reported for _, _, reported in CASES])

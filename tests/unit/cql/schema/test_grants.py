@@ -17,6 +17,7 @@ from mailmend.cql.schema.grants import (
     QUEUE,
     QUEUE_READER,
     READER,
+    REMARKS,
     REPAIRER,
     ROLES,
     Grant,
@@ -99,6 +100,89 @@ def test_an_adviser_reads_what_it_measures_and_the_figures_that_it_asks_for() ->
     assert reads >= tables(ENQUEUED, EVENTS, BROWSE_START, "messageIdTable", "imapUidTable", "messageCounter", "modseq")
     assert not reads & tables("messageV3", "mailbox", "mailboxPathV3")
     assert on(ADVISER, Permission.MODIFY) == set()
+
+
+def test_a_migrator_keeps_its_history_under_a_lease_and_writes_james_version() -> None:
+    history = {f"TABLE ledger.{table.name}" for table in (REPAIR_LEASE, *HISTORY_TABLES)}
+
+    assert on(MIGRATOR, Permission.MODIFY) == history | tables("schemaVersion")
+    assert on(MIGRATOR, Permission.SELECT) == history | tables("schemaVersion") | {"TABLE system_views.disk_usage"}
+
+
+def test_a_collector_reads_findings_and_limits_and_keeps_runs_under_a_lease() -> None:
+    reads = {name for name in on(COLLECTOR, Permission.SELECT) if "ledger" in name}
+
+    assert reads == {f"TABLE ledger.{table}" for table in ("repair_finding", "run_limit", "repair_run", "repair_lease")}
+
+
+def test_figures_come_from_virtual_tables_that_servers_have() -> None:
+    figures = {grant.on.table for grant in grants_of(ADVISER, PLACES) if grant.on.keyspace == "system_views"}
+
+    assert figures == {
+        "coordinator_read_latency",
+        "disk_usage",
+        "local_read_latency",
+        "max_partition_size",
+        "rows_per_read",
+        "settings",
+        "tombstones_per_read",
+    }
+
+
+@pytest.mark.parametrize(
+    ("role", "purpose"),
+    [
+        ("reader", "check, repair messages --dry-run, schema verify, plan, history and lint"),
+        ("repairer", "repair messages, repair lags, apply, undo, runs, jobs, metrics; all that a reader does"),
+        ("loader", "load, and services that write through MessageStore"),
+        ("migrator", "schema plan, apply, adopt, history"),
+        ("adviser", "schema advise, queue advise"),
+        (
+            "queue_reader",
+            "queue list, size, browse, check queues, most dry runs: who waits, from whom and to whom, no content",
+        ),
+        ("queue", "workers of the mail queue, every other command of it, delivery; with repairer: repair queues"),
+        (
+            "collector",
+            "check blobs, repair blobs; the broker, and a blob store outside Cassandra, have permissions of their own",
+        ),
+    ],
+)
+def test_each_role_is_known_by_its_name_and_says_what_it_is_for(role: str, purpose: str) -> None:
+    assert (ROLES[role].name, ROLES[role].purpose) == (role, purpose)
+    assert len(ROLES) == 8
+
+
+def test_remarks_say_what_grants_cannot() -> None:
+    assert " ".join(REMARKS) == (
+        "Cassandra counts TRUNCATE as MODIFY. Of 4.1 and later, drop_truncate_table_enabled: false in cassandra.yaml "
+        "leaves TRUNCATE (and DROP TABLE) to superusers. "
+        "The role that creates a table is granted everything on it: check what the migrator holds after "
+        "`mailmend schema apply` beyond its need with: mailmend schema grants --role migrator --check"
+    )
+
+
+def test_keyspaces_and_tables_keep_their_upper_case_where_cql_quotes_them() -> None:
+    quoted = Keyspaces('"Mail"', "LEDGER", mail_tables=frozenset())
+
+    resources = {str(grant.on) for grant in grants_of(MIGRATOR, quoted)}
+    assert 'KEYSPACE "Mail"' in resources
+    assert "KEYSPACE ledger" in resources
+    assert Resource("Mail", "schemaversion") in absent(MIGRATOR, quoted)
+    assert str(Resource("Mail").enclosing[-1]) == "ALL KEYSPACES"
+    assert [str(wide) for wide in Resource("Mail", "T").enclosing] == [
+        'TABLE "Mail"."T"',
+        'ALL TABLES IN KEYSPACE "Mail"',
+        'KEYSPACE "Mail"',
+        "ALL KEYSPACES",
+    ]
+
+
+def test_a_ledger_table_that_is_not_there_is_named_in_the_ledger() -> None:
+    there = replace(PLACES, ledger_tables=frozenset({"repair_lag"}))
+
+    assert absent(LOADER, there) == frozenset()
+    assert absent(LOADER, replace(PLACES, ledger_tables=frozenset())) == {Resource("ledger", "repair_lag")}
 
 
 def test_nothing_is_granted_on_tables_that_are_not_there_but_they_are_named() -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from mailmend.cql.schema.risk import DroppedColumns, Risk
+from mailmend.cql.schema.risk import Assessment, DroppedColumns, Risk, allow_text, risk_text
 from mailmend.cql.statements import (
     AddColumns,
     AddField,
@@ -174,6 +174,27 @@ def test_the_reasons_of_several_dangers_stand_together() -> None:
     why = options(gc_grace_seconds="0", compaction=LEVELED).assess(LIVE).why
     assert "rewritten under" in why
     assert "comes back" in why
+
+
+def test_the_option_that_allows_risks_names_each_once_and_the_worst_first() -> None:
+    lost = DropTable(NOTE).assess(LIVE)
+    rewritten = options(gc_grace_seconds="0", compaction=LEVELED).assess(LIVE)
+    harmless = Use("mail").assess(LIVE)
+
+    places = [("line 1", rewritten), ("line 2", lost), ("line 3", harmless), ("line 4", lost)]
+
+    assert allow_text(places) == "data-loss,resurrection,rewrite"
+    assert allow_text([("line 3", harmless)]) == ""
+
+
+def test_the_risks_of_a_statement_are_named_for_people_the_mildest_first() -> None:
+    assert risk_text(options(gc_grace_seconds="0", compaction=LEVELED).assess(LIVE)) == "rewrite, resurrection"
+    assert risk_text(DropTable(NOTE).assess(LIVE)) == "data loss"
+
+
+@pytest.mark.parametrize("risk", Risk)
+def test_every_risk_but_none_must_be_allowed(risk: Risk) -> None:
+    assert Assessment((risk,), "why").is_risky is (risk is not Risk.NONE)
 
 
 DROPPED = frozenset({("notes", "owner")})
