@@ -7,7 +7,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mailmend.delivery.policy.rates import SECOND, SLIDING_COUNT_MAX, DeliveryRate, RateAlgorithm, RateState
+from mailmend.delivery.policy.rates import (
+    LONG_AGO,
+    SECOND,
+    SLIDING_COUNT_MAX,
+    DeliveryRate,
+    RateAlgorithm,
+    RateState,
+)
 from mailmend.model.errors import WrongUse
 
 RATES = st.builds(DeliveryRate, st.integers(1, 30), st.integers(1, 100))
@@ -202,3 +209,136 @@ def test_a_sliding_rate_of_too_many_is_refused() -> None:
     RateAlgorithm.SLIDING.state(DeliveryRate(SLIDING_COUNT_MAX))
     with pytest.raises(WrongUse, match="10,001"):
         RateAlgorithm.SLIDING.state(DeliveryRate(SLIDING_COUNT_MAX + 1))
+
+
+def test_a_rate_without_an_interval_is_of_one_second_in_nanoseconds() -> None:
+    assert DeliveryRate.parse("50").interval == 1_000_000_000
+
+
+def test_deliveries_that_are_evenly_spread_are_apart_by_whole_nanoseconds_rounded_up() -> None:
+    """Otherwise one more than the count would begin in the interval."""
+    assert [DeliveryRate(3, interval).apart for interval in (9, 10, 11, 12)] == [3, 4, 4, 4]
+
+
+@pytest.mark.parametrize("text", ["5 per second", "5/0"])
+def test_the_refusal_of_a_rate_says_how_a_rate_is_written(text: str) -> None:
+    with pytest.raises(WrongUse) as refused:
+        DeliveryRate.parse(text)
+
+    assert refused.value.mend == "Write X deliveries in Y seconds as X/Y, like 100/60, or X alone for each second."
+
+
+@pytest.mark.parametrize("now", [-(10**18), 0, 10**18])
+@pytest.mark.parametrize("algorithm", RateAlgorithm)
+def test_a_new_state_lets_a_delivery_begin_whatever_the_clock_reads(algorithm: RateAlgorithm, now: int) -> None:
+    assert begun(algorithm.state(DeliveryRate(1, 100)), [now, now]) == [now]
+
+
+class TestSpend:
+    """Deliveries that count as begun, whether or not they might have begun."""
+
+    def test_a_token_bucket_is_empty_at_most_and_fills_from_then_on(self) -> None:
+        """Given a burst of 2, and a delivery each 10 nanoseconds."""
+        state = RateAlgorithm.TOKEN_BUCKET.state(DeliveryRate(20, 200))
+
+        state.spend(1, 100)
+        assert (state.next_at(), state.forgotten_at()) == (100, 110)
+
+        state.spend(1, 100)
+        assert (state.next_at(), state.forgotten_at()) == (110, 120)
+
+        state.spend(50, 130)
+        assert (state.next_at(), state.forgotten_at()) == (140, 150)
+
+    def test_a_window_that_is_open_counts_them_and_opens_anew(self) -> None:
+        state = RateAlgorithm.FIXED_WINDOW.state(DeliveryRate(3, 10))
+        state.begin(5)
+
+        state.spend(1, 7)
+
+        assert begun(state, [8, 9]) == [8]
+        assert state.next_at() == state.forgotten_at() == 17
+
+    def test_a_window_never_opens_earlier_than_it_did(self) -> None:
+        state = RateAlgorithm.FIXED_WINDOW.state(DeliveryRate(3, 10))
+        state.begin(5)
+
+        state.spend(1, 4)
+
+        assert state.forgotten_at() == 15
+
+    def test_a_window_that_has_closed_counts_only_them(self) -> None:
+        state = RateAlgorithm.FIXED_WINDOW.state(DeliveryRate(3, 10))
+        assert begun(state, [5, 6, 7, 8]) == [5, 6, 7]
+
+        state.spend(1, 15)
+
+        assert begun(state, [15, 15, 15]) == [15, 15]
+        assert state.next_at() == 25
+
+    def test_a_sliding_rate_counts_them_no_earlier_than_what_began_before(self) -> None:
+        state = RateAlgorithm.SLIDING.state(DeliveryRate(3, 10))
+        state.begin(5)
+
+        state.spend(2, 3)
+        assert (state.next_at(), state.forgotten_at()) == (15, 15)
+
+        state.spend(2, 9)
+        assert (state.next_at(), state.forgotten_at()) == (15, 19)
+
+    def test_a_sliding_rate_that_is_raised_still_counts_more_than_its_count_allowed(self) -> None:
+        """Given 5 that began under a count of 3, a count of 5 is free again once the first of them is old enough."""
+        state = RateAlgorithm.SLIDING.state(DeliveryRate(3, 10))
+        for now in range(5):
+            state.spend(1, now)
+        assert state.next_at() == 12
+
+        state.change(DeliveryRate(5, 10), 5)
+
+        assert state.next_at() == 10
+
+
+class TestSpent:
+    """What is kept of a state."""
+
+    def test_of_a_token_bucket_when_it_is_full_and_of_a_window_when_it_opened_and_how_many_began(self) -> None:
+        bucket, window = (
+            algorithm.state(DeliveryRate(3, 30))
+            for algorithm in (RateAlgorithm.TOKEN_BUCKET, RateAlgorithm.FIXED_WINDOW)
+        )
+        begun(bucket, [100])
+        begun(window, [100, 101])
+
+        assert bucket.spent() == ((110, 0),)
+        assert window.spent() == ((100, 2),)
+
+    def test_of_a_sliding_rate_the_last_of_those_that_began_within_a_hundredth_of_the_interval(self) -> None:
+        state = RateAlgorithm.SLIDING.state(DeliveryRate(9, 1_000))
+        begun(state, [0, 10, 11, 21, 22])
+
+        assert state.spent() == ((LONG_AGO, 0), (10, 2), (21, 2), (22, 1))
+
+    def test_a_sliding_rate_forgets_what_no_longer_counts_but_for_the_newest_of_it(self) -> None:
+        state = RateAlgorithm.SLIDING.state(DeliveryRate(2, 100))
+        begun(state, [0, 50, 100, 150])
+
+        assert state.spent() == ((50, 0), (100, 1), (150, 1))
+
+
+def test_a_token_bucket_that_is_changed_owes_its_time_from_now_on_rounded_up() -> None:
+    """Given 2 nanoseconds of 3 that are owed still, at a delivery each 10 nanoseconds they are 7."""
+    state = RateAlgorithm.TOKEN_BUCKET.state(DeliveryRate(1, 3))
+    state.begin(100)
+
+    state.change(DeliveryRate(1, 10), 101)
+
+    assert state.forgotten_at() == 108
+
+
+def test_a_token_bucket_that_is_full_owes_nothing_when_it_is_changed() -> None:
+    state = RateAlgorithm.TOKEN_BUCKET.state(DeliveryRate(1, 3))
+    state.begin(100)
+
+    state.change(DeliveryRate(1, 10), 200)
+
+    assert state.forgotten_at() == state.next_at() == 200
