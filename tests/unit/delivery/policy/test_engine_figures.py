@@ -61,7 +61,7 @@ def test_a_counter_refuses_until_the_instant_at_which_its_rate_lets_another_begi
     assert [(engine.figures(now).clear, engine.figures(now).refusing) for now in (64, 65)] == [(0, 1), (1, 0)]
 
 
-def test_an_observer_is_told_of_each_turn_with_what_was_picked_and_when() -> None:
+def test_an_observer_hears_of_each_turn_with_its_delivery_and_its_time() -> None:
     turns = list[tuple[str, str | None, int]]()
 
     def seen(queue: SubQueue, picked: Picked | None, now: int) -> None:

@@ -90,16 +90,16 @@ def test_a_share_that_grows_lets_what_waits_begin_at_once() -> None:
     assert len(all_picked(engine, 1)) == 2
 
 
-@pytest.mark.parametrize(("told", "begun"), [({}, 0), ({"spent": True}, 0), ({"spent": False}, 2)])
-def test_what_a_share_gains_of_a_rate_counts_as_spent_unless_the_engine_is_told_otherwise(
-    told: dict[str, bool], begun: int
+@pytest.mark.parametrize(("options", "begun"), [({}, 0), ({"spent": True}, 0), ({"spent": False}, 2)])
+def test_what_a_share_gains_of_a_rate_counts_as_spent_unless_the_caller_says_otherwise(
+    options: dict[str, bool], begun: int
 ) -> None:
     """Given half of 4 deliveries in 100 nanoseconds, of which the gain counts at the instant of the change."""
     policy = CounterPolicy((DOMAIN,), default=Threshold(rate=DeliveryRate(4, 100)))
     engine = holding(HALF, *five(), policies=[policy])
     assert len(all_picked(engine)) == 2
 
-    engine.have(WHOLE, 10, **told)
+    engine.have(WHOLE, 10, **options)
 
     assert len(all_picked(engine, 10)) == begun
     assert len(all_picked(engine, 99)) == 0

@@ -221,7 +221,7 @@ def test_a_limit_refuses_until_the_instant_from_which_another_may_begin(now: int
     assert (by_connections.clear_at, by_connections.rate_at, by_connections.connect_at) == (later, None, later)
 
 
-def test_limits_that_servers_share_are_told_with_whether_this_server_may_begin_anything() -> None:
+def test_limits_that_servers_share_are_explained_with_whether_this_server_may_begin_anything() -> None:
     """Another policy, of this server alone, asks for no share."""
     engine = PickupEngine([CounterPolicy((DOMAIN,), default=FIVE)], share=ServerShare())
     engine.have(WHOLE, 0, spent=False)
@@ -240,7 +240,7 @@ def test_limits_that_servers_share_are_told_with_whether_this_server_may_begin_a
     assert (own.has_share, own.is_left, own.shares[0].shared) == (True, True, False)
 
 
-def test_a_limit_of_which_other_servers_have_all_is_told() -> None:
+def test_a_limit_of_which_other_servers_have_all_is_explained() -> None:
     policy = CounterPolicy((DOMAIN,), default=Threshold(1))
     turn = turn_of(policy, ("a.org",))
     engine = PickupEngine([policy], share=ServerShare())

@@ -15,16 +15,18 @@ from mailmend.delivery.policy.incoming import (
     IncomingRule,
     IncomingValues,
     ValueTemplate,
+    checked_value,
     idle_because,
     outcome_of,
     rules_before_header,
     unknown_name,
 )
-from mailmend.delivery.policy.policy import pattern_of
+from mailmend.delivery.policy.policy import RegexValues, pattern_of
 from mailmend.mailqueue.rules.mails import PRIORITY_ATTRIBUTE
 from mailmend.model.errors import WrongUse
 
 NOW: Final = datetime(2026, 5, 1, 8, tzinfo=UTC)
+FIELDS: Final = "client, helo, sender, senderdomain, recipient, recipientdomain"
 
 
 def read(text: str) -> tuple[IncomingRule, ...]:
@@ -117,7 +119,18 @@ def test_an_expiry_is_a_span_from_now_and_a_priority_a_number() -> None:
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("jobid", "a" * 201), ("expires", "soon"), ("expires", "367d"), ("priority", "10"), ("priority", "-1")],
+    [
+        ("jobid", "a" * 201),
+        ("jobid", "a\tb"),
+        ("expires", "soon"),
+        ("expires", "0s"),
+        ("expires", "367d"),
+        ("priority", "10"),
+        ("priority", "-1"),
+        ("priority", "high"),
+        ("priority", "٣"),
+        ("priority", "²"),
+    ],
 )
 def test_what_a_client_says_that_cannot_be_is_not_set_and_named(name: str, said: str) -> None:
     """No later rule sets it either: what decided is above."""
@@ -139,6 +152,16 @@ def test_header_fields_are_removed_by_every_rule_that_holds() -> None:
         ("[{set: {jobid: a}}, {if: {helo: b}, stop: true}]", [0, 1], set[str]()),
         ("[{if: {header: {X: a}, helo: b}, set: {jobid: c}}, {set: {jobid: d, tenantid: e}}]", [1], {"jobid"}),
         ("[{set: {jobid: a}}, {if: {header: {X: a}}, stop: true}]", [0], None),
+        (
+            "[{if: {header: {X: a}}, stop: true}, {if: {header: {Y: a}}, set: {jobid: b}}, {set: {jobid: c}}]",
+            [2],
+            None,
+        ),
+        (
+            "[{if: {header: {X: a}}, set: {jobid: b}}, {if: {header: {Y: a}}, set: {tenantid: b}}]",
+            [],
+            {"jobid", "tenantid"},
+        ),
     ],
 )
 def test_what_rules_of_the_header_may_set_is_not_known_before_it(
@@ -175,6 +198,13 @@ def test_a_reference_without_its_end_is_refused(text: str) -> None:
         ("[{set: {jobid: a}}, {set: {jobid: b, tenantid: c}}]", None),
         ("[{set: {jobid: a}}, {set: {jobid: b}, remove: X}]", None),
         ("[{set: {jobid: a}}, {set: {jobid: b}, stop: true}]", None),
+        ("[{stop: true}]", None),
+        ("[{remove: X}]", None),
+        ("[{set: {jobid: a}}, {set: {jobid: b}}, {set: {jobid: c}}]", (0,)),
+        ("[{set: {tenantid: q}}, {set: {jobid: a}, remove: X}, {set: {jobid: b}, remove: X}]", (1,)),
+        ("[{remove: X}, {remove: Y}, {remove: [X, Y]}]", (0, 1)),
+        ("[{remove: X}, {remove: [X, Y]}]", None),
+        ("[{if: {helo: a}, stop: true}, {set: {jobid: a}}, {set: {jobid: b}}]", (1,)),
     ],
 )
 def test_a_rule_that_earlier_ones_leave_nothing_to_changes_nothing(text: str, because: tuple[int, ...] | None) -> None:
@@ -215,3 +245,70 @@ def test_without_rules_that_change_nothing_every_mail_comes_to_the_same(
     left = [one for number, one in enumerate(rules) if idle_because(rules, number) is None]
     mail = {(IncomingField.CLIENT, ""): client, (IncomingField.SENDER_DOMAIN, ""): domain}
     assert outcome_of(left, mail, NOW) == outcome_of(rules, mail, NOW)
+
+
+@pytest.mark.parametrize(
+    ("text", "expressions", "why"),
+    [
+        ("${}", [], "${} is no name of a group or field"),
+        ("${a b}", [], "${a b} is no name of a group or field"),
+        ("${0}", ["(a)"], "${0} is no name of a group or field"),
+        ("${100}", ["(a)"], "${100} is no name of a group or field"),
+        ("${1}", [], "${1} counts the groups of one expression, and this rule has 0"),
+        ("${1}", ["(a)", "(b)"], "${1} counts the groups of one expression, and this rule has 2"),
+        ("${1} ${2}", ["(a)"], "${2} is not one of the 1 groups of the expression"),
+        (
+            "${tenant}",
+            ["(?P<job>a)"],
+            f"${{tenant}} is neither a group of an expression of this rule nor one of {FIELDS}",
+        ),
+    ],
+)
+def test_a_name_that_means_nothing_in_a_rule_is_refused_with_the_reason(
+    text: str, expressions: list[str], why: str
+) -> None:
+    found = unknown_name(ValueTemplate.parse(text), [RegexValues(expression) for expression in expressions])
+
+    assert found == why
+
+
+@pytest.mark.parametrize(
+    ("text", "expressions"),
+    [
+        ("plain", []),
+        ("${1}${2}", ["(a)(b)"]),
+        ("${11}", ["(a)" * 11]),
+        ("${Job_2}", ["(?P<Job_2>a)"]),
+        ("${one}${two}${helo}", ["(?P<one>a)", "(?P<two>b)"]),
+    ],
+)
+def test_names_of_groups_and_fields_mean_something(text: str, expressions: list[str]) -> None:
+    assert unknown_name(ValueTemplate.parse(text), [RegexValues(expression) for expression in expressions]) is None
+
+
+def test_attributes_are_sorted_by_name_whichever_rule_sets_them() -> None:
+    """Also those of a rule of which another attribute is set already."""
+    text = "[{set: {tenantid: a, jobid: b}}, {set: {jobid: c, transportid: d}}]"
+    assert outcome(text).attributes == (("jobid", "b"), ("tenantid", "a"), ("transportid", "d"))
+
+
+def test_a_field_that_is_not_known_adds_nothing_to_a_value() -> None:
+    """A group of an expression comes before a field of the same name, and a field of the header is no name."""
+    assert attributes("[{set: {jobid: 'x${helo}'}}]") == {"jobid": "x"}
+    text = "[{if: {sender: '/^(?P<helo>[^@]+)@/'}, set: {jobid: '${helo}'}}]"
+    assert attributes(text, {"helo": "header"}, sender="ann@example.org", helo="a.example") == {"jobid": "ann"}
+    assert attributes("[{set: {jobid: '${helo}'}}]", {"": "header"}, helo="a.example") == {"jobid": "a.example"}
+
+
+def test_a_value_of_the_greatest_length_and_span_is_set() -> None:
+    assert checked_value("jobid", "a" * 200, NOW) == "a" * 200
+    assert checked_value(EXPIRES, "366d", NOW) == (NOW + timedelta(days=366)).isoformat()
+    assert [checked_value(PRIORITY_ATTRIBUTE, text, NOW) for text in ("0", "9")] == [0, 9]
+    assert checked_value(PRIORITY_ATTRIBUTE, "", NOW) == ""
+
+
+def test_the_refusal_of_a_priority_names_the_priorities_there_are() -> None:
+    with pytest.raises(WrongUse) as refused:
+        checked_value(PRIORITY_ATTRIBUTE, "10", NOW)
+
+    assert str(refused.value.mend) == "Priorities go from 0, the last, to 9, the first."

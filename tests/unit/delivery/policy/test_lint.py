@@ -123,6 +123,8 @@ def test_of_very_many_combinations_nothing_is_said_unless_one_condition_covers_t
     last = {"recipientdomain": many, "jobid": many}, THREE
     assert found(policy(of_domain(many[:50]), of_domain(many[50:]), last)) == []
     assert found(policy(of_domain("*.org"), last)) == [("P1", "policies/0/conditions/1")]
+    just_too_many = {"recipientdomain": many[:73], "jobid": [str(number) for number in range(137)]}, THREE
+    assert found(policy(of_domain(many[:50]), of_domain(many[50:]), just_too_many)) == []
     fewer = {"recipientdomain": many[:100], "jobid": many[:100]}, THREE
     assert found(policy(of_domain(many[:50]), of_domain(many[50:]), fewer)) == [("P1", "policies/0/conditions/2")]
 
@@ -218,6 +220,10 @@ def test_a_suspension_whose_mails_another_holds_is_named() -> None:
     assert found(suspends=[one, everything]) == [("P7", "suspends/0")]
     assert found(suspends=[one, suspension(recipientdomain=["b.org"])]) == []
     assert found(suspends=[one, suspension(jobid=["x"])]) == []
+    assert found(suspends=[suspension(recipientdomain=[]), one, one]) == [
+        ("P4", "suspends/0/recipientdomain"),
+        ("P7", "suspends/2"),
+    ]
 
 
 @pytest.mark.parametrize(

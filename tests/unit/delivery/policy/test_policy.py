@@ -1,5 +1,7 @@
 """Which mails are counted together, and under which limits: the seed's examples, and the rules that they leave open."""
 
+from ipaddress import ip_network
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,17 +9,23 @@ from hypothesis import strategies as st
 from mailmend.delivery.policy.covering import pattern_text
 from mailmend.delivery.policy.incoming import IncomingField
 from mailmend.delivery.policy.policy import (
+    AddressRange,
     CounterPolicy,
+    DomainsBelow,
     ExactValue,
     FieldGroup,
+    GroupName,
     MatchedField,
     PickupField,
+    RegexValues,
     Threshold,
     ThresholdCondition,
+    ValuePattern,
+    field_named,
     kept_pattern,
     pattern_of,
 )
-from mailmend.delivery.policy.rates import DeliveryRate
+from mailmend.delivery.policy.rates import SECOND, DeliveryRate
 from mailmend.model.errors import WrongUse
 
 LOCAL_IP, REMOTE_MX, DOMAIN = PickupField.LOCAL_IP, PickupField.REMOTE_MX, PickupField.RECIPIENT_DOMAIN
@@ -243,6 +251,13 @@ def test_a_pattern_is_spelt_as_it_is_read_again(one: MatchedField, text: str) ->
         (IncomingField.HEADER, "daily ", "Did you mean 'daily'?"),
         (IncomingField.CLIENT, "client.example", "Write 192.0.2.1, or ::1"),
         (IncomingField.HELO, ".example.org", "Did you mean '*.example.org'?"),
+        (IncomingField.SENDER, ".example.org", "Write it like bob@example.org"),
+        (DOMAIN, ".-a.org", "Write it like example.org"),
+        (LOCAL_IP, "&google", "'&google' is how Halon names a grouping"),
+        (PickupField.REMOTE_IP, "&google", "'&google' is how Halon names a grouping"),
+        (IncomingField.CLIENT, "&google", "'&google' is how Halon names a grouping"),
+        (IncomingField.SENDER_DOMAIN, "&google", "'&google' is how Halon names a grouping"),
+        (IncomingField.HELO, "&google", "'&google' is how Halon names a grouping"),
     ],
 )
 def test_a_value_that_no_mail_can_have_is_refused_with_what_may_be_meant(
@@ -301,3 +316,146 @@ def test_a_network_holds_no_group_of_addresses() -> None:
     )
     assert limits(policy, remoteip="192.0.2.1") == Threshold(concurrency=5)
     assert limits(policy, remoteip="10.1.1.1") == Threshold(concurrency=1)
+
+
+@pytest.mark.parametrize(
+    ("text", "mend"),
+    [
+        ("*", "Every value is '/.*/', and every domain below another is '*.domain'."),
+        ("mx*.example.org", "Write a regular expression, like '/^mx[0-9]+[.]/'."),
+        ("*example.org", "Did you mean '*.example.org'?"),
+        (
+            ".example.org",
+            "Did you mean '*.example.org'? It is every domain below example.org, without that one itself.",
+        ),
+    ],
+)
+def test_the_refusal_of_a_pattern_of_domains_says_what_to_write(text: str, mend: str) -> None:
+    with pytest.raises(WrongUse) as refused:
+        pattern_of(DOMAIN, text)
+
+    assert refused.value.mend == mend
+
+
+def test_the_refusal_of_a_value_names_its_field() -> None:
+    with pytest.raises(WrongUse) as refused:
+        pattern_of(JOB, "spring ")
+
+    assert refused.value.what == "'spring ' is no value of jobid"
+
+
+@pytest.mark.parametrize("one", [PickupField.REMOTE_IP, IncomingField.CLIENT, LOCAL_IP])
+def test_values_of_fields_of_addresses_are_addresses(one: MatchedField) -> None:
+    assert pattern_of(one, "192.0.2.0/24") == AddressRange(ip_network("192.0.2.0/24"))
+    assert pattern_of(one, "::ffff:192.0.2.1") == ExactValue("192.0.2.1")
+
+
+@pytest.mark.parametrize("one", [REMOTE_MX, DOMAIN, IncomingField.SENDER_DOMAIN, IncomingField.HELO])
+def test_values_of_fields_of_domains_are_domains(one: MatchedField) -> None:
+    assert pattern_of(one, "*.Example.org") == DomainsBelow("example.org")
+    assert pattern_of(one, "Example.org.") == ExactValue("example.org")
+
+
+@pytest.mark.parametrize("one", [IncomingField.SENDER, IncomingField.RECIPIENT])
+def test_values_of_fields_of_mailboxes_are_mailboxes(one: MatchedField) -> None:
+    assert pattern_of(one, "Ann@Example.org") == ExactValue("ann@example.org")
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("//", RegexValues("")),
+        ("/a/", RegexValues("a")),
+        ("/", ExactValue("/")),
+        ("/a", ExactValue("/a")),
+        ("a/", ExactValue("a/")),
+        ("#g", GroupName("g")),
+        ("a#g", ExactValue("a#g")),
+        ("*@a.org", ExactValue("*@a.org")),
+    ],
+)
+def test_only_a_text_between_slashes_is_an_expression_and_only_a_mark_before_a_name_is_a_group(
+    text: str, meant: ValuePattern
+) -> None:
+    assert pattern_of(JOB, text) == meant
+
+
+@pytest.mark.parametrize(
+    ("one", "said", "compared"),
+    [
+        (DOMAIN, "No Domain", "no domain"),
+        (IncomingField.HELO, "No Domain", "no domain"),
+        (IncomingField.SENDER, "No Mailbox", "no mailbox"),
+        (IncomingField.RECIPIENT, "No Mailbox", "no mailbox"),
+        (IncomingField.CLIENT, "No Address", ""),
+        (LOCAL_IP, "No Address", ""),
+        (JOB, "No Name ", "No Name "),
+        (REMOTE_MX, "MX1.example.org", "mx1.example.org"),
+        (DOMAIN, "", ""),
+    ],
+)
+def test_what_a_mail_says_that_cannot_be_is_compared_in_small_letters_where_case_means_nothing(
+    one: MatchedField, said: str, compared: str
+) -> None:
+    """What is no address is no value."""
+    assert one.of(said) == compared
+
+
+def test_a_field_is_found_by_its_name_and_a_misspelt_one_is_refused_with_what_may_be_meant() -> None:
+    assert [field_named(one.value) for one in PickupField] == list(PickupField)
+    with pytest.raises(WrongUse, match="'jobbid' is no field") as refused:
+        field_named("jobbid")
+    assert "jobid" in refused.value.mend
+
+
+@pytest.mark.parametrize(
+    ("threshold", "is_shared"),
+    [
+        (Threshold(1), True),
+        (Threshold(rate=DeliveryRate(1)), True),
+        (Threshold(connect_interval=1), True),
+        (Threshold(), False),
+        (Threshold(0), False),
+        (Threshold(1, DeliveryRate(1), 1, cluster=False), False),
+    ],
+)
+def test_servers_share_limits_that_let_some_begin_unless_each_has_them_for_itself(
+    threshold: Threshold, *, is_shared: bool
+) -> None:
+    assert threshold.is_shared is is_shared
+    assert not threshold.stop
+
+
+def test_connections_begin_one_in_each_connect_interval() -> None:
+    assert Threshold(connect_interval=3 * SECOND).connects == DeliveryRate(1, 3 * SECOND)
+    assert Threshold(connect_interval=0).connects is Threshold().connects is None
+
+
+def test_policies_count_alike_where_their_fields_and_groups_are_the_same() -> None:
+    """Whatever their limits; the order of the fields matters."""
+    other_limits = CounterPolicy(ROLLED_UP.fields, ROLLED_UP.groups)
+    assert ROLLED_UP.counts_as(other_limits)
+    assert not ROLLED_UP.counts_as(CounterPolicy(ROLLED_UP.fields))
+    assert not ROLLED_UP.counts_as(CounterPolicy(ROLLED_UP.fields[::-1], ROLLED_UP.groups))
+    assert PER_LOCAL_IP.counts_as(CounterPolicy((LOCAL_IP,)))
+
+
+def test_a_condition_is_known_by_its_number() -> None:
+    """The default has none."""
+    conditions = tuple(condition(DOMAIN, text, Threshold(1)) for text in ("a.org", "b.org", "*.org"))
+    policy = CounterPolicy((DOMAIN,), conditions=conditions)
+    found = {text: policy.condition((text,)) for text in ("a.org", "b.org", "c.org", "d.com")}
+    assert found == {"a.org": 0, "b.org": 1, "c.org": 2, "d.com": None}
+
+
+def test_only_the_values_of_a_field_with_groups_are_counted_as_groups() -> None:
+    """A value in no group stands for itself, and so does a field that the mail lacks."""
+    assert ROLLED_UP.key({LOCAL_IP: "::1", REMOTE_MX: "mx.example.org"}) == ("::1", "mx.example.org")
+    assert ROLLED_UP.key({}) == ("", "")
+    assert PER_DOMAIN.key({LOCAL_IP: "::1"}) == ("::1", "")
+
+
+def test_a_value_that_was_kept_is_compared_in_its_normal_form_where_it_has_one() -> None:
+    assert kept_pattern(DOMAIN, "*.Example.org") == DomainsBelow("example.org")
+    assert kept_pattern(DOMAIN, "No Domain") == ExactValue("no domain")
+    assert kept_pattern(LOCAL_IP, "192.0.2.1/24") == ExactValue("")

@@ -13,7 +13,7 @@ from mailmend.delivery.policy.engine import Picked, PickupEngine
 from mailmend.delivery.policy.policy import CounterPolicy, PickupField, Threshold
 from mailmend.delivery.policy.rates import RateAlgorithm
 from mailmend.delivery.policy.sub_queues import ActiveMail, PickupFigures, SubQueue
-from mailmend.delivery.policy.turns import WHOLE_TURN, TenantTurns
+from mailmend.delivery.policy.turns import WEIGHT_MAX, WHOLE_TURN, SourcePool, TenantTurn, TenantTurns
 
 DOMAIN, TENANT = PickupField.RECIPIENT_DOMAIN, PickupField.TENANT_ID
 PER_DOMAIN = CounterPolicy((DOMAIN,))
@@ -250,3 +250,140 @@ def test_tenants_that_have_nothing_are_forgotten() -> None:
             if turn.tenant == "stays":
                 turns.add("stays", "x")
     assert len(list(turns)) < 50
+
+
+def test_each_weight_divides_a_whole_turn() -> None:
+    """So nothing is ever rounded."""
+    assert WEIGHT_MAX == 100
+    assert [weight for weight in range(1, 101) if WHOLE_TURN % weight] == []
+
+
+def test_addresses_of_little_weight_come_evenly_among_the_others() -> None:
+    pool = SourcePool(["a", "b", "a", "c", "a"])
+
+    assert [pool.choose(["a", "b", "c"]) for _ in range(10)] == ["a", "b", "a", "c", "a"] * 2
+
+
+def test_an_address_that_could_not_be_used_has_no_turns_to_make_up_for() -> None:
+    """What would be chosen is told before, and telling it changes nothing."""
+    pool = SourcePool(["a", "b"])
+    assert [pool.choose(["a"]) for _ in range(5)] == ["a"] * 5
+
+    found = list[str]()
+    for _ in range(4):
+        following = pool.next_of(["a", "b"])
+        assert pool.next_of(["a", "b"]) == following
+        found.append(pool.choose(["a", "b"]))
+        assert found[-1] == following
+
+    assert found == ["a", "b", "a", "b"]
+
+
+def turns_of(*tenants: str) -> TenantTurns[str]:
+    turns = TenantTurns[str]()
+    for tenant in tenants:
+        turns.add(tenant, "x")
+    return turns
+
+
+def begun(turns: TenantTurns[str]) -> TenantTurn[str]:
+    """The next turn, which there must be."""
+    turn = turns.begin()
+    assert turn is not None
+    return turn
+
+
+def order_of(turns: TenantTurns[str], count: int, spent: int = 10) -> list[str]:
+    """Whose turns come next, where each spends as much."""
+    found = list[str]()
+    for _ in range(count):
+        turn = begun(turns)
+        found.append(turn.tenant)
+        turns.end(turn, spent)
+    return found
+
+
+def test_of_tenants_that_are_due_at_the_same_time_the_one_that_has_waited_longest_is_first() -> None:
+    assert order_of(turns_of("a", "b", "c"), 9) == ["a", "b", "c"] * 3
+
+
+def test_a_turn_that_has_begun_is_the_only_one_of_its_tenant() -> None:
+    """Whatever comes for it meanwhile; where nothing was spent the next turn is due at once."""
+    turns = turns_of("a")
+    turn = begun(turns)
+    turns.add("a", "y")
+    assert (turns.any_due(), turns.begin()) == (False, None)
+    assert list(turns) == [("a", 2)]
+
+    turns.add("b", "x")
+    turns.end(turn)
+    assert order_of(turns, 2) == ["b", "a"]
+
+
+def test_a_tenant_that_spent_without_a_turn_is_behind_those_that_did_not() -> None:
+    turns = turns_of("a", "b")
+    turns.spend("a", 15, alone=False)
+
+    assert order_of(turns, 4) == ["b", "b", "a", "b"]
+
+
+def test_what_is_spent_while_no_other_tenant_wants_any_puts_nobody_behind() -> None:
+    """Given three deliveries of a tenant, a tenant that comes then is one turn ahead; three where it had to wait."""
+    alone, wanted = TenantTurns[str](), TenantTurns[str]()
+    for _ in range(3):
+        alone.spend("a", 10, alone=True)
+        wanted.spend("a", 10, alone=False)
+    for turns in (alone, wanted):
+        for tenant in "ba":
+            turns.add(tenant, "x")
+
+    assert order_of(alone, 4) == ["b", "a", "b", "a"]
+    assert order_of(wanted, 4) == ["b", "b", "b", "a"]
+
+
+def test_time_never_goes_back_for_a_tenant_whose_turn_is_overdue() -> None:
+    """Given one that spends in a turn that was due long ago, one that comes anew is not ahead of the others."""
+    turns = turns_of("a", "b")
+    first, overdue = begun(turns), begun(turns)
+    turns.end(first, 10)
+    assert order_of(turns, 2) == ["a", "a"]
+
+    turns.spend("b", 5, alone=True)
+    turns.add("c", "x")
+    turns.end(overdue)
+
+    assert order_of(turns, 4) == ["c", "b", "a", "c"]
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_after_a_clearance_a_tenant_has_turns_again_and_is_behind_as_before(*, goes_on: bool) -> None:
+    turns = turns_of("a", "b")
+    order_of(turns, 2)
+    turn = begun(turns)
+    assert turn.tenant == "a"
+    turns.end(turn, 10)
+    if goes_on:
+        begun(turns)
+
+    turns.clear()
+    assert [found for found in turns if found[1]] == []
+    assert turns.begin() is None
+    for tenant in "abc":
+        turns.add(tenant, "x")
+
+    assert sorted(order_of(turns, 2)) == ["b", "c"]
+    assert order_of(turns, 1) == ["a"]
+
+
+def test_a_thing_that_is_discarded_leaves_its_tenant_the_others() -> None:
+    turns = turns_of("a")
+    turns.add("a", "y")
+
+    turns.discard("a", "x")
+    assert list(begun(turns).things) == ["y"]
+
+    other = turns_of("a", "b")
+    other.discard("a", "x")
+    assert order_of(other, 2) == ["b", "b"]
+    other.add("a", "z")
+    assert "a" in order_of(other, 2)
