@@ -6,7 +6,8 @@ from collections.abc import Sequence
 import pytest
 
 from mailmend.delivery.policy.engine import Picked, PickupEngine
-from mailmend.delivery.policy.policy import CounterPolicy, PickupField, Threshold
+from mailmend.delivery.policy.orders import Suspension
+from mailmend.delivery.policy.policy import CounterPolicy, PickupField, Threshold, pattern_of
 from mailmend.delivery.policy.rates import DeliveryRate, RateAlgorithm
 from mailmend.delivery.policy.sub_queues import ActiveMail, PickupFigures, SubQueue
 
@@ -135,6 +136,38 @@ def test_a_tenant_that_had_its_turn_alone_is_not_behind_those_that_come_later() 
     assert tenants_of(found)["x"] in {4, 5, 6}
 
 
+def test_a_tenant_that_found_a_limit_free_is_not_behind_those_that_come_later() -> None:
+    """Given 20 deliveries of one tenant for which none had to wait, both then take turns."""
+    engine = engine_with(mail("first", tenant="x"), mail("second", tenant="x"), policies=[ONE_AT_ONCE])
+    first = begun(engine)
+    assert engine.pick(0) is None, "from now on the limit remembers who took from it"
+    engine.end(first, 0)
+    engine.end(begun(engine), 0)
+    for number in range(20):
+        engine.add(mail(f"alone {number}", tenant="x"))
+        engine.end(begun(engine), 0)
+    for number in range(20):
+        engine.add(mail(f"x{number}", tenant="x"))
+        engine.add(mail(f"y{number}", tenant="y"))
+    found = list[Picked]()
+    for _ in range(10):
+        found.append(begun(engine))
+        assert engine.pick(0) is None
+        engine.end(found[-1], 0)
+
+    assert tenants_of(found)["x"] in {4, 5, 6}
+
+
+def test_a_mail_without_a_tenant_waits_with_those_whose_tenant_is_empty() -> None:
+    without = ActiveMail("1", {DOMAIN: "a.org"}, (A,))
+    engine = engine_with(without, mail("2"), policies=[PER_DOMAIN])
+
+    place = engine.place_of(without)
+
+    assert place is not None
+    assert (place.tenant, place) == ("", engine.place_of(mail("2")))
+
+
 def test_a_mail_that_waits_has_a_place_and_another_like_it_has_none() -> None:
     normal, urgent = mail("1"), mail("2", urgent=True)
     engine = engine_with(normal, urgent, mail("3", "b.org"), policies=[PER_DOMAIN])
@@ -208,3 +241,72 @@ def test_a_policy_that_comes_anew_counts_what_is_under_way_until_it_ends() -> No
     engine.end(second, 0)
     engine.end(third, 0)
     begun(engine)
+
+
+ELSEWHERE = Suspension("elsewhere", {DOMAIN: (pattern_of(DOMAIN, "z.org"),)})
+
+
+def test_a_suspension_of_other_mails_keeps_a_limit_from_no_mail_that_waits_for_it() -> None:
+    """Given three domains that wait for one delivery at once, and a suspension between a wake and its turn."""
+    engine = engine_with(*(mail(name, f"{name}.org") for name in "abc"), policies=[ONE_AT_ONCE, PER_DOMAIN])
+    first = begun(engine)
+    assert engine.pick(0) is None
+    engine.end(first, 0)
+
+    engine.suspend(ELSEWHERE, 0)
+
+    found = [first.mail.id]
+    while picked := engine.pick(0):
+        found.append(picked.mail.id)
+        assert engine.pick(0) is None
+        engine.end(picked, 0)
+    assert sorted(found) == ["a", "b", "c"]
+    assert engine.figures(0) == PickupFigures(3, 3, 2, 0, 0, 0, 0)
+
+
+def test_a_suspension_forgets_no_counter_that_is_used_and_keeps_none_that_is_not() -> None:
+    engine = engine_with(mail("1"), mail("2"), policies=[ONE_A_DOMAIN])
+    first = begun(engine)
+    assert engine.pick(0) is None
+
+    engine.suspend(ELSEWHERE, 0)
+    assert engine.figures(0) == PickupFigures(1, 1, 0, ready=1, blocked=0, clear=0, refusing=1)
+    assert engine.pick(0) is None
+
+    engine.end(first, 0)
+    engine.end(begun(engine), 0)
+    assert (engine.figures(0).clear, engine.figures(0).refusing) == (0, 0)
+
+
+def test_a_suspension_that_has_ended_is_forgotten_with_the_next_change() -> None:
+    engine = engine_with(policies=[])
+    engine.suspend(Suspension("short", ends_at=7), 0)
+    engine.suspend(Suspension("long", ends_at=9), 0)
+
+    engine.suspend(ELSEWHERE, 7)
+
+    assert [engine.lift(name, 7) for name in ("short", "long", "elsewhere", "elsewhere")] == [False, True, True, False]
+
+
+def test_a_limit_is_handed_on_to_another_tenant_while_the_one_that_it_woke_has_many_turns_to_take() -> None:
+    """Given a tenant with 20 domains that are free, ahead of its domain that waited for the limit."""
+    narrow = CounterPolicy((PickupField.JOB_ID,), default=Threshold(concurrency=1))
+
+    def of_job(name: str, tenant: str, job: str) -> ActiveMail:
+        return ActiveMail(name, {DOMAIN: f"{name}.org", TENANT: tenant, PickupField.JOB_ID: job})
+
+    engine = engine_with(*(of_job(f"big{n}", "big", "narrow") for n in range(3)), policies=[narrow, PER_DOMAIN])
+    first = begun(engine)
+    assert engine.pick(0) is None
+    engine.add(of_job("small", "small", "narrow"))
+    assert engine.pick(0) is None
+    for number in range(20):
+        engine.add(of_job(f"free{number}", "big", f"job {number}"))
+
+    engine.end(first, 0)
+
+    found = [begun(engine).mail.id for _ in range(4)]
+    assert "small" in found
+    while picked := engine.pick(0):
+        found.append(picked.mail.id)
+    assert sorted(found) == sorted(["small", *(f"free{number}" for number in range(20))])

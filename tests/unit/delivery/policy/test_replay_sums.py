@@ -1,12 +1,14 @@
 """What a replay comes to: waits, delays, and sums of sums."""
 
+from collections import Counter
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mailmend.delivery.policy.policies import PickupPolicies
 from mailmend.delivery.policy.policy import CounterPolicy, ExactValue, PickupField, Threshold, ThresholdCondition
-from mailmend.delivery.policy.replay_sums import DelayedValue, ReplaySums, WaitSums, most_delayed
-from mailmend.delivery.policy.replaying import RecordedAttempt
+from mailmend.delivery.policy.replay_sums import DelayedValue, PolicyUse, ReplaySums, WaitSums, most_delayed
+from mailmend.delivery.policy.replaying import LimitKind, RecordedAttempt
 from tests.support.attempts import START, attempt
 
 DOMAIN, TENANT = PickupField.RECIPIENT_DOMAIN, PickupField.TENANT_ID
@@ -94,7 +96,31 @@ class TestDelays:
             (DOMAIN, "fine"): DelayedValue(9),
         }
         assert list(most_delayed(values, 2)) == [(DOMAIN, "never"), (DOMAIN, "later"), (TENANT, "t")]
+        assert most_delayed(values, 1) == {key: values[key] for key in [(DOMAIN, "never"), (TENANT, "t")]}
         assert len(most_delayed(values, 9)) == 4
+
+    def test_values_that_are_delayed_equally_long_are_in_the_order_of_how_many_then_of_their_names(self) -> None:
+        values = {
+            (DOMAIN, "b"): DelayedValue(5, 1, 0, 10, 10),
+            (DOMAIN, "a"): DelayedValue(5, 1, 0, 10, 10),
+            (DOMAIN, "c"): DelayedValue(5, 2, 0, 10, 9),
+        }
+        assert list(most_delayed(values, 3)) == [(DOMAIN, "c"), (DOMAIN, "a"), (DOMAIN, "b")]
+
+    def test_each_value_knows_its_own_attempts(self) -> None:
+        sums = replayed(
+            attempt("a", 0, lasted=1_000, recipientdomain="x", tenantid="t", jobid="j"),
+            attempt("b", 0, lasted=1_000, recipientdomain="x", transportid="p"),
+            attempt("c", 0, lasted=1_000, recipientdomain="y", tenantid="t"),
+            limit=Threshold(concurrency=1),
+        )
+        late = DelayedValue(attempts=1, delayed=1, later=1_000, latest=1_000)
+        assert sums.values == {
+            (DOMAIN, "x"): DelayedValue(attempts=2, delayed=1, later=1_000, latest=1_000),
+            (DOMAIN, "y"): DelayedValue(attempts=1),
+            (TENANT, "t"): DelayedValue(attempts=2),
+            (PickupField.TRANSPORT_ID, "p"): late,
+        }
 
     def test_attempts_without_a_value_are_of_none(self) -> None:
         assert list(replayed(attempt("a", 0, recipientdomain="x")).values) == [(DOMAIN, "x")]
@@ -114,3 +140,46 @@ class TestSums:
         policy = whole.policies[0]
         assert (policy.counters, policy.refusing, policy.most) == (20, 19, 1)
         assert policy.held == sum(range(20))
+
+    def test_delays_are_added_but_for_the_latest(self) -> None:
+        found = DelayedValue(attempts=1, delayed=2, never=3, later=4, latest=9)
+        found.add(DelayedValue(attempts=10, delayed=20, never=30, later=40, latest=8))
+        assert found == DelayedValue(attempts=11, delayed=22, never=33, later=44, latest=9)
+        found.add(DelayedValue(latest=10))
+        assert found.latest == 10
+
+    def test_what_became_of_a_policy_is_added_but_for_deliveries_at_once(self) -> None:
+        found = PolicyUse(1, 2, Counter({LimitKind.RATE: 3}), held=4, most=9)
+        found.add(PolicyUse(10, 20, Counter({LimitKind.RATE: 30}), held=40, most=8))
+        assert found == PolicyUse(11, 22, Counter({LimitKind.RATE: 33}), held=44, most=9)
+        found.add(PolicyUse(most=10))
+        assert found.most == 10
+
+    def test_sums_of_two_groups_that_nothing_limits_are_those_of_the_whole_record(self) -> None:
+        first = [
+            attempt("a", 5, waited=10, lasted=None, recipientdomain="x", tenantid="t"),
+            attempt("b", 9, waited=2_000, recipientdomain="y", sources=("192.0.2.1",)),
+        ]
+        second = [
+            attempt("c", 3, lasted=5, recipientdomain="x"),
+            attempt("d", 4, lasted=None, recipientdomain="z", sources=("192.0.2.1",)),
+        ]
+        added = replayed(*first)
+        added.add(replayed(*second), TOP)
+        assert added == replayed(*sorted([*first, *second], key=lambda recorded: recorded.order))
+        assert (added.first_ready, added.without_end, added.sources["192.0.2.1"]) == (START + 3, 2, 2)
+
+        added.add(ReplaySums(), TOP)
+        assert (added.first_ready, added.total.attempts) == (START + 3, 4)
+
+    def test_of_a_replay_the_counters_that_held_most_are_kept(self) -> None:
+        """As many as are wanted."""
+        record = [
+            attempt(f"{domain}{number}", 0, recipientdomain=domain)
+            for domain, count in (("a", 2), ("b", 4), ("c", 3))
+            for number in range(count)
+        ]
+        sums = replayed(*record, limit=Threshold(concurrency=1))
+        assert {key: use.held for (_, key), use in sums.uses.items()} == {("b",): 3, ("c",): 2}
+        policy = sums.policies[0]
+        assert (policy.counters, policy.refusing, policy.held, policy.most) == (3, 3, 6, 1)
