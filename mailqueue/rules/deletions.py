@@ -192,9 +192,9 @@ class Tending:
         merged: mails of deletions that take the place of some of the expired; published before those go.
     """
 
-    expired: tuple[TopicPlace, ...] = ()
-    checkpoint: bool = False
-    merged: tuple[tuple[DeletedMail, ...], ...] = ()
+    expired: tuple[TopicPlace, ...]
+    checkpoint: bool
+    merged: tuple[tuple[DeletedMail, ...], ...]
 
 
 def tending(notices: Sequence[Notice], progress: TopicProgress, now: datetime) -> Tending:

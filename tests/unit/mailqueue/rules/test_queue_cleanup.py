@@ -25,7 +25,7 @@ from mailmend.mailqueue.rules.cleanup import (
 )
 from mailmend.mailqueue.rules.slices import furthest_browse_start
 from mailmend.model.projections.findings import Suspect
-from mailmend.model.projections.verdicts import QUEUE_VERDICTS, Verdict
+from mailmend.model.projections.verdicts import OVER_VERDICTS, QUEUE_VERDICTS, Verdict
 from tests.support.queues import HOUR, NOON, QUEUE
 
 NOW = NOON + 10 * HOUR
@@ -157,6 +157,26 @@ def test_only_what_was_over_twice_with_the_same_rows_is_confirmed() -> None:
     first = judged(scanned(5, {0: (2, 2), 1: (2, 2), 2: (2, 2)}), NOW, HOUR, marks_expire=True)
     second = judged(scanned(5, {0: (2, 2), 1: (3, 3), 2: (2, 1)}), NOW, HOUR, marks_expire=True)
     assert confirmed(first, second) == {place(0)}
+    found = found_twice(first, second, confirmed(first, second))
+    assert {at.key: number for at, number in found.items() if at.verdict in OVER_VERDICTS} == {place(0): 2}
+
+
+def test_what_only_the_later_look_could_pass_is_not_confirmed() -> None:
+    """The same rows at both, and the grace was over for the second slice at the second look alone."""
+    queue = scanned(0, {0: (2, 2), 1: (2, 2)})
+    first = judged(queue, NOON + 2 * HOUR, HOUR, marks_expire=True)
+    second = judged(queue, NOW, HOUR, marks_expire=True)
+
+    assert second.over == {place(0), place(1)}
+    assert confirmed(first, second) == {place(0)} == confirmed(second, first)
+
+
+def test_a_slice_counts_the_rows_of_all_its_buckets_and_of_no_other_slice() -> None:
+    counts = {place(0, 0): RowCounts(3, 1), place(0, 1): RowCounts(4, 2), place(1, 0): RowCounts(8, 8)}
+    queue = ScannedQueue(QUEUE, UNSWEPT, counts)
+
+    assert queue.counts_in(NOON) == RowCounts(7, 3)
+    assert queue.counts_in(NOON + 2 * HOUR) == RowCounts(0, 0)
 
 
 def test_what_both_looks_showed_is_found_as_far_as_it_was_the_same() -> None:
