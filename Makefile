@@ -19,11 +19,11 @@ STAMP  := $(VENV)/.installed-$(DRIVER)-$(patsubst %,%-,$(filter-out spark,$(SPAR
 
 # Tests of rules that touch neither disk nor network, and of pages: seconds.
 PURE  := $(addprefix tests/unit/,model cql/schema cql/statements mailqueue/rules delivery/policy delivery/mail)
-PAGES := $(addprefix tests/unit/,test_architecture_page.py test_design_page.py test_adr_index.py test_pages.py admin/test_runbook.py)
+PAGES := $(addprefix tests/unit/,test_architecture_page.py test_design_page.py test_adr_index.py test_pages.py test_pictures.py admin/test_runbook.py)
 
 TESTS = $(if $(ARGS),$(BIN)/pytest $(1) $(ARGS),$(BIN)/python -m tests.lanes $(1))
 
-.PHONY: help demo test test-all test-of quick pages docs environment check verify mutate bench format zip release-check clean
+.PHONY: help demo test test-all test-of quick pages pictures docs environment check verify mutate bench format zip release-check clean
 
 help: ## Say what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -56,6 +56,9 @@ quick: check ## Check, then the tests of pure rules and of pages: no server, two
 pages: $(STAMP) ## Pages name only files, sections and commands that are there
 	$(BIN)/pytest -q $(PAGES)
 
+pictures: $(STAMP) ## Draw docs/pictures anew from packages and from runs in memory; the report's head needs Chromium
+	$(BIN)/python -m tests.pictures
+
 docs: | $(UV) ## The pages as a site in build/site, with a search that needs no server; a link that leads nowhere fails
 	rm -rf build/pages && mkdir -p build/pages/tests
 	cp -r README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md LICENSE docs runbooks build/pages
@@ -80,6 +83,7 @@ verify: $(STAMP) ## What is generated is up to date
 	$(BIN)/python -m mailmend.admin.metrics.reference --check
 	$(BIN)/python -m mailmend.admin.http_reference --check
 	$(BIN)/python -m mailmend.delivery.policy.file.schema --check
+	$(BIN)/python -m tests.pictures --check
 	$(BIN)/mailmend schema lint --fail-on note cql/schema.cql
 	$(BIN)/mailmend schema lint --fail-on note cql/migrations
 	$(BIN)/mailmend schema export --check --dir docs --only page --only drawing --keyspace apache_james

@@ -65,25 +65,6 @@ def page_text(page: Page) -> str:
     return "\n\n".join(filter(None, blocks)) + "\n"
 
 
-def mermaid(families: Sequence[Family]) -> str:
-    nodes: dict[str, str] = {}
-    arrows: list[str] = []
-    styles: dict[str, str] = {}
-    for family in families:
-        for relation in relations_of(family):
-            truth = relation.truth
-            for table in (truth, relation.table):
-                nodes[table.name] = f'    {table.name}["{table.spelling}<br/>{key_text(table)}"]'
-            arrows.append(_arrow(relation))
-            styles[truth.name] = f"    style {truth.name} stroke-width:3px"
-    return "\n".join(("flowchart LR", *nodes.values(), *arrows, *styles.values()))
-
-
-def _arrow(relation: Relation) -> str:
-    line = "-.->" if relation.kind == "content" else "-->"
-    return f'    {relation.truth.name} {line}|"{relation.kind}"| {relation.table.name}'
-
-
 def _truths(page: Page) -> Iterator[str]:
     if not page.families:
         return
@@ -94,7 +75,6 @@ def _truths(page: Page) -> Iterator[str]:
     )
     if page.drawing:
         yield f"![Truths and their projections]({page.drawing})"
-    yield f"```mermaid\n{mermaid(page.families)}\n```"
 
 
 def _contents(page: Page) -> Iterator[str]:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mailmend.admin.schema.export import CHARACTER, Box, declared, drawing_of, families_in, found, svg
-from mailmend.admin.schema.export_page import Page, Section, key_text, mermaid, page_text, relations_of
+from mailmend.admin.schema.export_page import Page, Section, key_text, page_text, relations_of
 from mailmend.cql.export import SCHEMA_FILE, schema_file_text
 from mailmend.cql.schema.generations import GENERATIONS
 from mailmend.model.catalog.james_tables import BLOBS, SIZE_TIERED
@@ -108,13 +108,19 @@ def test_what_follows_from_what_is_said_in_words() -> None:
     assert "differences are reported, never mended" in reported["mailbox"].notes
 
 
-def test_the_chart_names_every_truth_and_projection_once() -> None:
-    chart = mermaid(FAMILIES).splitlines()
+def test_the_drawing_names_every_truth_and_projection_once() -> None:
+    drawing = drawing_of(FAMILIES)
 
-    names = {one.table.name for family in FAMILIES for one in family.projections}
-    names |= {family.truth.name for family in FAMILIES}
-    assert sorted(line.split("[")[0].strip() for line in chart if "[" in line) == sorted(names)
-    assert sum("|" in line for line in chart) == sum(len(family.projections) for family in FAMILIES)
+    names = {one.table.spelling for family in FAMILIES for one in family.projections}
+    names |= {family.truth.spelling for family in FAMILIES}
+    assert sorted(box.lines[0] for box in drawing.boxes) == sorted(names)
+    assert len(drawing.arrows) == sum(len(family.projections) for family in FAMILIES)
+
+
+def test_the_page_has_one_picture() -> None:
+    """The drawing, which each viewer shows; no second one in a language of charts."""
+    assert "```" not in page_text(PAGE)
+    assert page_text(PAGE).count("![") == 1
 
 
 @st.composite
