@@ -21,6 +21,9 @@ STAMP  := $(VENV)/.installed-$(DRIVER)-$(patsubst %,%-,$(filter-out spark,$(SPAR
 PURE  := $(addprefix tests/unit/,model cql/schema cql/statements mailqueue/rules delivery/policy delivery/mail)
 PAGES := $(addprefix tests/unit/,test_architecture_page.py test_design_page.py test_adr_index.py test_pages.py test_pictures.py admin/test_runbook.py)
 
+# What fills docs/api from the docstrings, and puts long signatures on several lines.
+API_PAGES := mkdocstrings==1.0.8 mkdocstrings-python==2.0.11 ruff==0.17.6
+
 TESTS = $(if $(ARGS),$(BIN)/pytest $(1) $(ARGS),$(BIN)/python -m tests.lanes $(1))
 
 .PHONY: help demo test test-all test-of quick pages pictures docs environment check verify mutate bench format zip release-check clean
@@ -63,7 +66,7 @@ docs: | $(UV) ## The pages as a site in build/site, with a search that needs no 
 	rm -rf build/pages && mkdir -p build/pages/tests
 	cp -r README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md LICENSE docs runbooks build/pages
 	cp tests/README.md build/pages/tests
-	$(UV) tool run --quiet --python $(PYTHON) --from 'zensical==0.0.73' zensical build --clean --strict
+	$(UV) tool run --quiet --python $(PYTHON) --from 'zensical==0.0.73' $(API_PAGES:%=--with '%') zensical build --clean --strict
 
 environment: $(STAMP)
 

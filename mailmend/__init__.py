@@ -9,38 +9,30 @@ the same in an event loop:
         found = mail.check(engine="local")
         print(found.summary.findings)
 
-`Mailmend` tells what the object has. What its methods take, give and raise has a public name too,
-and so have the values of delivery's hooks (`PreDelivery`, `PostDelivery`). Whoever has tables of
-their own declares them (`Table`, `Column`, `Mirror`, `Filter`, `Union`, `Counts`, `Content`,
+`Mailmend` tells what the object has. The names of `__all__` are public, and nothing else is: what
+methods take, give and raise, values of delivery hooks (`PreDelivery`, `PostDelivery`), and classes
+that declare tables (`Table`, `Column`, `Mirror`, `Filter`, `Union`, `Counts`, `Content`,
 `Family`). docs/how-to/use-as-a-library.md has a script of each kind.
 
 Names are loaded when they are first used: `import mailmend` alone needs no driver and costs nothing.
 """
 
-import sys
 from importlib import import_module
 from importlib.metadata import version
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from mailmend.admin.frame.caller import Caller as Caller
+    from mailmend.admin.frame.examples import Example as Example
     from mailmend.admin.frame.settings import ConnectionSettings as ConnectionSettings
-    from mailmend.admin.messages.check import check as check
-    from mailmend.admin.messages.mending import CheckRequest as CheckRequest
+    from mailmend.admin.frame.settings import Tls as Tls
+    from mailmend.admin.messages.mending import CheckedTopics as CheckedTopics
     from mailmend.admin.messages.mending import MendingResult as MendingResult
-    from mailmend.admin.messages.repair import RepairRequest as RepairRequest
-    from mailmend.admin.messages.repair import repair as repair
-    from mailmend.admin.messages.runs import UndoRequest as UndoRequest
-    from mailmend.admin.messages.runs import undo as undo
     from mailmend.choices import CheckChoices as CheckChoices
     from mailmend.choices import LagChoices as LagChoices
     from mailmend.choices import OpenSettings as OpenSettings
     from mailmend.choices import RepairChoices as RepairChoices
     from mailmend.choices import UndoChoices as UndoChoices
-    from mailmend.cql.driver.asynchronous import AsyncKeyspace as AsyncKeyspace
-    from mailmend.cql.driver.session import Contact as Contact
-    from mailmend.cql.driver.session import connect as connect
     from mailmend.delivery.mail.attempts import AttemptStage as AttemptStage
     from mailmend.delivery.mail.attempts import SourceAddress as SourceAddress
     from mailmend.delivery.mail.attempts import TlsLevel as TlsLevel
@@ -64,22 +56,27 @@ if TYPE_CHECKING:
     from mailmend.delivery.policy.policy import PickupField as PickupField
     from mailmend.delivery.policy.policy import Threshold as Threshold
     from mailmend.delivery.policy.rates import DeliveryRate as DeliveryRate
-    from mailmend.mailqueue.blobs.cassandra import open_cassandra as open_cassandra
-    from mailmend.mailqueue.blobs.object_storage import open_files as open_files
-    from mailmend.mailqueue.blobs.object_storage import open_s3 as open_s3
-    from mailmend.mailqueue.blobs.s3 import S3Settings as S3Settings
+    from mailmend.mailqueue.codec import BrokenRow as BrokenRow
+    from mailmend.mailqueue.comparison import Redriven as Redriven
     from mailmend.mailqueue.queue import AffectedMails as AffectedMails
+    from mailmend.mailqueue.queue import ChangedMail as ChangedMail
     from mailmend.mailqueue.queue import Delays as Delays
     from mailmend.mailqueue.queue import Dequeued as Dequeued
+    from mailmend.mailqueue.queue import FailedMail as FailedMail
     from mailmend.mailqueue.queue import MailQueue as MailQueue
-    from mailmend.mailqueue.rabbitmq.mail_queue import open_queue as open_queue
     from mailmend.mailqueue.rules.mails import Listed as Listed
     from mailmend.mailqueue.rules.mails import ListingPosition as ListingPosition
     from mailmend.mailqueue.rules.mails import Mail as Mail
+    from mailmend.mailqueue.rules.mails import MailBlobs as MailBlobs
     from mailmend.mailqueue.rules.mails import MailFilter as MailFilter
     from mailmend.mailqueue.rules.mails import QueuedMail as QueuedMail
+    from mailmend.mailqueue.rules.mails import RecipientHeader as RecipientHeader
+    from mailmend.mailqueue.rules.mails import Whereabouts as Whereabouts
     from mailmend.mailqueue.rules.mails import queue_name as queue_name
+    from mailmend.mailqueue.rules.places import MessagePlace as MessagePlace
+    from mailmend.mailqueue.rules.size import CountedBy as CountedBy
     from mailmend.mailqueue.rules.size import Size as Size
+    from mailmend.mailqueue.rules.size import SizeKind as SizeKind
     from mailmend.model.errors import AccessDenied as AccessDenied
     from mailmend.model.errors import BadSettings as BadSettings
     from mailmend.model.errors import BlobMissing as BlobMissing
@@ -100,30 +97,53 @@ if TYPE_CHECKING:
     from mailmend.model.errors import UnknownRun as UnknownRun
     from mailmend.model.errors import UnsafeRequest as UnsafeRequest
     from mailmend.model.errors import WrongUse as WrongUse
+    from mailmend.model.ids import BlobId as BlobId
     from mailmend.model.ids import EnqueueId as EnqueueId
     from mailmend.model.ids import MailboxId as MailboxId
     from mailmend.model.ids import MessageId as MessageId
     from mailmend.model.ids import ModSeq as ModSeq
     from mailmend.model.ids import QueueName as QueueName
+    from mailmend.model.ids import RunId as RunId
     from mailmend.model.ids import Uid as Uid
+    from mailmend.model.operations import Change as Change
+    from mailmend.model.operations import ChangeIf as ChangeIf
+    from mailmend.model.operations import Count as Count
     from mailmend.model.operations import Level as Level
+    from mailmend.model.operations import Put as Put
+    from mailmend.model.operations import PutIfAbsent as PutIfAbsent
+    from mailmend.model.operations import Remove as Remove
+    from mailmend.model.operations import RemoveIf as RemoveIf
     from mailmend.model.operations import Seen as Seen
+    from mailmend.model.ports import Progress as Progress
+    from mailmend.model.projections.family import Condition as Condition
     from mailmend.model.projections.family import Content as Content
     from mailmend.model.projections.family import Counts as Counts
     from mailmend.model.projections.family import Family as Family
     from mailmend.model.projections.family import Filter as Filter
     from mailmend.model.projections.family import Union as Union
+    from mailmend.model.projections.findings import Excess as Excess
     from mailmend.model.projections.findings import Finding as Finding
+    from mailmend.model.projections.findings import Suspect as Suspect
     from mailmend.model.projections.projection import Mirror as Mirror
+    from mailmend.model.projections.verdicts import Reason as Reason
     from mailmend.model.projections.verdicts import Verdict as Verdict
+    from mailmend.model.projections.verdicts import Why as Why
+    from mailmend.model.table import Canonical as Canonical
     from mailmend.model.table import Column as Column
+    from mailmend.model.table import Compaction as Compaction
+    from mailmend.model.table import Kind as Kind
     from mailmend.model.table import Table as Table
     from mailmend.opening import AsyncMailmend as AsyncMailmend
     from mailmend.opening import Mailmend as Mailmend
     from mailmend.opening import open as open  # noqa: A004 - read as mailmend.open
     from mailmend.opening import open_async as open_async
-    from mailmend.repair.clock import SystemClock as SystemClock
+    from mailmend.repair.binding import MissingColumn as MissingColumn
+    from mailmend.repair.decisions.engines import Engine as Engine
+    from mailmend.repair.decisions.left_sample import LeftSample as LeftSample
+    from mailmend.repair.ledger.runs import RunKind as RunKind
     from mailmend.repair.mending.engine import RepairResult as RepairResult
+    from mailmend.repair.mending.generators import BehindGenerator as BehindGenerator
+    from mailmend.repair.retries import RetryPolicy as RetryPolicy
     from mailmend.repair.store.mailboxes import BadName as BadName
     from mailmend.repair.store.mailboxes import Mailboxes as Mailboxes
     from mailmend.repair.store.message import Attachment as Attachment
@@ -142,11 +162,9 @@ if TYPE_CHECKING:
 
 _NAMES_IN: Final = {
     "mailmend.admin.frame.caller": ("Caller",),
-    "mailmend.admin.frame.settings": ("ConnectionSettings",),
-    "mailmend.admin.messages.check": ("check",),
-    "mailmend.admin.messages.mending": ("CheckRequest", "MendingResult"),
-    "mailmend.admin.messages.repair": ("RepairRequest", "repair"),
-    "mailmend.admin.messages.runs": ("UndoRequest", "undo"),
+    "mailmend.admin.frame.examples": ("Example",),
+    "mailmend.admin.frame.settings": ("ConnectionSettings", "Tls"),
+    "mailmend.admin.messages.mending": ("CheckedTopics", "MendingResult"),
     "mailmend.choices": (
         "CheckChoices",
         "LagChoices",
@@ -154,8 +172,6 @@ _NAMES_IN: Final = {
         "RepairChoices",
         "UndoChoices",
     ),
-    "mailmend.cql.driver.asynchronous": ("AsyncKeyspace",),
-    "mailmend.cql.driver.session": ("Contact", "connect"),
     "mailmend.delivery.mail.attempts": ("AttemptStage", "SourceAddress", "TlsLevel"),
     "mailmend.delivery.mail.entries": ("EntryEnd", "EntryId"),
     "mailmend.delivery.mail.hooks": (
@@ -177,20 +193,29 @@ _NAMES_IN: Final = {
     ),
     "mailmend.delivery.policy.policy": ("PickupField", "Threshold"),
     "mailmend.delivery.policy.rates": ("DeliveryRate",),
-    "mailmend.mailqueue.blobs.cassandra": ("open_cassandra",),
-    "mailmend.mailqueue.blobs.object_storage": ("open_files", "open_s3"),
-    "mailmend.mailqueue.blobs.s3": ("S3Settings",),
-    "mailmend.mailqueue.queue": ("AffectedMails", "Delays", "Dequeued", "MailQueue"),
-    "mailmend.mailqueue.rabbitmq.mail_queue": ("open_queue",),
+    "mailmend.mailqueue.codec": ("BrokenRow",),
+    "mailmend.mailqueue.comparison": ("Redriven",),
+    "mailmend.mailqueue.queue": (
+        "AffectedMails",
+        "ChangedMail",
+        "Delays",
+        "Dequeued",
+        "FailedMail",
+        "MailQueue",
+    ),
     "mailmend.mailqueue.rules.mails": (
         "Listed",
         "ListingPosition",
         "Mail",
+        "MailBlobs",
         "MailFilter",
         "QueuedMail",
+        "RecipientHeader",
+        "Whereabouts",
         "queue_name",
     ),
-    "mailmend.mailqueue.rules.size": ("Size",),
+    "mailmend.mailqueue.rules.places": ("MessagePlace",),
+    "mailmend.mailqueue.rules.size": ("CountedBy", "Size", "SizeKind"),
     "mailmend.model.errors": (
         "AccessDenied",
         "BadSettings",
@@ -213,16 +238,48 @@ _NAMES_IN: Final = {
         "UnsafeRequest",
         "WrongUse",
     ),
-    "mailmend.model.ids": ("EnqueueId", "MailboxId", "MessageId", "ModSeq", "QueueName", "Uid"),
-    "mailmend.model.operations": ("Level", "Seen"),
-    "mailmend.model.projections.family": ("Content", "Counts", "Family", "Filter", "Union"),
-    "mailmend.model.projections.findings": ("Finding",),
+    "mailmend.model.ids": (
+        "BlobId",
+        "EnqueueId",
+        "MailboxId",
+        "MessageId",
+        "ModSeq",
+        "QueueName",
+        "RunId",
+        "Uid",
+    ),
+    "mailmend.model.operations": (
+        "Change",
+        "ChangeIf",
+        "Count",
+        "Level",
+        "Put",
+        "PutIfAbsent",
+        "Remove",
+        "RemoveIf",
+        "Seen",
+    ),
+    "mailmend.model.ports": ("Progress",),
+    "mailmend.model.projections.family": (
+        "Condition",
+        "Content",
+        "Counts",
+        "Family",
+        "Filter",
+        "Union",
+    ),
+    "mailmend.model.projections.findings": ("Excess", "Finding", "Suspect"),
     "mailmend.model.projections.projection": ("Mirror",),
-    "mailmend.model.projections.verdicts": ("Verdict",),
-    "mailmend.model.table": ("Column", "Table"),
+    "mailmend.model.projections.verdicts": ("Reason", "Verdict", "Why"),
+    "mailmend.model.table": ("Canonical", "Column", "Compaction", "Kind", "Table"),
     "mailmend.opening": ("AsyncMailmend", "Mailmend", "open", "open_async"),
-    "mailmend.repair.clock": ("SystemClock",),
+    "mailmend.repair.binding": ("MissingColumn",),
+    "mailmend.repair.decisions.engines": ("Engine",),
+    "mailmend.repair.decisions.left_sample": ("LeftSample",),
+    "mailmend.repair.ledger.runs": ("RunKind",),
     "mailmend.repair.mending.engine": ("RepairResult",),
+    "mailmend.repair.mending.generators": ("BehindGenerator",),
+    "mailmend.repair.retries": ("RetryPolicy",),
     "mailmend.repair.store.mailboxes": ("BadName", "Mailboxes"),
     "mailmend.repair.store.message": (
         "Attachment",
@@ -248,28 +305,12 @@ def __getattr__(name: str) -> Any:
         return version("mailmend")  # not at import: executors of Spark get the packages without their metadata
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    from mailmend.signatures import with_short_signatures  # noqa: PLC0415 - loaded when used
+
+    value = with_short_signatures(getattr(import_module(_HOMES[name]), name))
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:
     return sorted(__all__)
-
-
-class _CallableRepair(ModuleType):
-    """The package `mailmend.repair`, which is also the function `repair`: both names are public."""
-
-    def __call__(self, request: "RepairRequest", caller: "Caller") -> "MendingResult":
-        from mailmend.admin.messages.repair import repair as run_repair  # noqa: PLC0415 - loaded when used
-
-        return run_repair(request, caller)
-
-
-class _PublicFace(ModuleType):
-    def __setattr__(self, name: str, value: object) -> None:
-        """Python sets a package as an attribute of its parent when the package is first imported."""
-        if name == "repair" and isinstance(value, ModuleType):
-            value.__class__ = _CallableRepair
-        super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _PublicFace

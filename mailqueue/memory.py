@@ -24,7 +24,7 @@ from mailmend.mailqueue.queue import (
     FailedMail,
     LackingMail,
     MailChange,
-    MailQueue,
+    MaintainedQueue,
     OnBroken,
     OnRemoved,
     RemovedMail,
@@ -70,8 +70,8 @@ class _Entry:
         return priority_of(self.listed.queued.mail)
 
 
-class MemoryMailQueue(MailQueue):
-    """Implements `mailqueue.queue.MailQueue`; all holders of this object share the queue."""
+class MemoryMailQueue(MaintainedQueue):
+    """Implements `mailqueue.queue.MaintainedQueue`; all holders of this object share the queue."""
 
     def __init__(self, name: QueueName, clock: Clock) -> None:
         self.name = name

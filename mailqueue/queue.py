@@ -452,6 +452,26 @@ class MailQueue(Protocol):
         """
         ...
 
+    async def maintain(self, stop: asyncio.Event) -> None:
+        """Run the background work of a served queue until `stop` is set."""
+        ...
+
+    async def close(self) -> None:
+        """Finish running work."""
+        ...
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+class MaintainedQueue(MailQueue, Protocol):
+    """The same queue, for code that maintains it, measures it, or moves mails between queues."""
+
     async def keep_up(self, *, dry_run: bool = False) -> Upkeep:
         """One round of the rest of what `maintain` repeats: clean up what is no longer needed, keep what still is.
 
@@ -494,22 +514,6 @@ class MailQueue(Protocol):
     async def traffic_sums(self, before: TrafficSums | None = None) -> TrafficSums | None:
         """How many mails came and went, as far back as `before` goes; None where they are not counted."""
         ...
-
-    async def maintain(self, stop: asyncio.Event) -> None:
-        """Run the background work of a served queue until `stop` is set."""
-        ...
-
-    async def close(self) -> None:
-        """Finish running work."""
-        ...
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
 
 def due_time(now: datetime, delay: timedelta | None, at: datetime | None) -> datetime | None:

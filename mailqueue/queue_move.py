@@ -18,7 +18,7 @@ from typing import Final, Protocol
 
 from mailmend.mailqueue.admission import admissible
 from mailmend.mailqueue.concurrency import all_of, ended, next_until
-from mailmend.mailqueue.queue import DELAYED, Arrivals, Dequeued, FailedMail, MailQueue
+from mailmend.mailqueue.queue import DELAYED, Arrivals, Dequeued, FailedMail, MaintainedQueue
 from mailmend.mailqueue.rules.blob_ids import is_deduplicated
 from mailmend.mailqueue.rules.mails import Listed, MailFilter, QueuedMail
 from mailmend.model.errors import BadPayload, BlobMissing, CannotReach, WrongUse
@@ -88,7 +88,7 @@ class QueueMove:
         stay: mails that cannot be moved, by their ids at the source.
     """
 
-    source: MailQueue
+    source: MaintainedQueue
     to: QueueName
     arrivals: Arrivals
     journal: MoveJournal

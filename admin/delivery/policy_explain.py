@@ -191,7 +191,7 @@ async def _counted(quotas: tuple[QueueQuota, ...], connections: QueueConnections
 def reaching(sources: Sequence[str], server: str) -> tuple[str, ...]:
     """The sources of the family of the server's address; all, where that family is not known."""
     hop = NextHop(server, server)
-    return tuple(source for source in sources if not server or SourceAddress(source).reaches(hop))
+    return tuple(source for source in sources if not server or SourceAddress(source).reaches(hop.address))
 
 
 def _used_fields(file: PickupPolicies) -> set[PickupField]:

@@ -18,7 +18,7 @@ from mailmend.admin.frame.options import FILE, PACE, ROWS_PER_SECOND, flag, opti
 from mailmend.admin.frame.plan_files import PlanFile, PlanKind, plan_in, spans_in
 from mailmend.admin.frame.scan_options import DELAY, MARGIN, SKEW, ScanOptions
 from mailmend.admin.frame.settings import QueueSettings
-from mailmend.admin.messages.mending import MendingResult, unseen
+from mailmend.admin.messages.mending import CommandResult, unseen
 from mailmend.admin.messages.options import COUNTERS_AT_ONCE, KEEP_OPTION, REPAIR_EXITS, RESULTS
 from mailmend.admin.messages.runs import affected
 from mailmend.admin.queue.options import STORES_TYPED, Needs, queue_settings
@@ -65,7 +65,7 @@ class ApplyPlanRequest:
     typed: str = ""
 
 
-def apply(request: ApplyPlanRequest, caller: Caller) -> "MendingResult | BlobsResult":
+def apply(request: ApplyPlanRequest, caller: Caller) -> "CommandResult | BlobsResult":
     """Mend what the plan names and is still as it was seen, as of the plan's T; a dry run only looks.
 
     Raises:
@@ -101,7 +101,7 @@ def _refuse(request: ApplyPlanRequest, plan: PlanFile, opened: OpenCluster, tabl
     plan.head.refuse_old(opened.clock.micros(), request.max_age)
 
 
-def _messages(request: ApplyPlanRequest, plan: PlanFile, caller: Caller) -> MendingResult:
+def _messages(request: ApplyPlanRequest, plan: PlanFile, caller: Caller) -> CommandResult:
     examples = Examples(caller)
     head = plan.head
     policy = plan.head.repair_policy
@@ -133,7 +133,7 @@ def _messages(request: ApplyPlanRequest, plan: PlanFile, caller: Caller) -> Mend
         summary = runner.repair(settings, tools, examples.take)
         whose = affected(examples, opened)
     summary.unseen = unseen(head.without, bound)
-    return MendingResult(summary, examples.sorted(), head.options, request.plan, affected=whose)
+    return CommandResult(summary, examples.sorted(), plan=request.plan, options=head.options, affected=whose)
 
 
 def _runs_of(plan: PlanFile, opened: OpenCluster, keep: timedelta) -> list[Run]:
@@ -164,7 +164,7 @@ def undo_of(run: Run, every: Sequence[Run]) -> Run | None:
     return None
 
 
-def _queues(request: ApplyPlanRequest, plan: PlanFile, caller: Caller, opened: OpenCluster) -> MendingResult:
+def _queues(request: ApplyPlanRequest, plan: PlanFile, caller: Caller, opened: OpenCluster) -> CommandResult:
     from mailmend.admin.queue.cleanup import CleanupRequest, repair_queues  # noqa: PLC0415 - only for such a plan
 
     policy = plan.head.policy

@@ -16,7 +16,7 @@ from mailmend.admin.frame.extras import import_or_name_extra
 from mailmend.admin.frame.options import CONNECTION, STAGING, flag
 from mailmend.admin.messages.blob_sources import BlobsWanted
 from mailmend.admin.messages.blobs import BlobsRequest, BlobsResult, blobs_document, repair_blobs
-from mailmend.admin.messages.mending import CheckRequest, MendingResult, ended, given, staged, unseen
+from mailmend.admin.messages.mending import CheckRequest, CommandResult, ended, given, staged, unseen
 from mailmend.admin.messages.options import (
     BLOBS_WANTED,
     CHECKED_PULSAR,
@@ -36,7 +36,7 @@ from mailmend.repair.mending import runner
 from mailmend.repair.mending.engine import RepairSettings
 
 
-def find_drift(request: CheckRequest, caller: Caller) -> MendingResult | BlobsResult:
+def find_drift(request: CheckRequest, caller: Caller) -> CommandResult | BlobsResult:
     """What `mailmend check` finds: in blobs, queues or messages."""
     if request.what != "blobs":
         return check(request, caller)
@@ -54,26 +54,26 @@ _QUEUES: Final = "mailmend.admin.queue.cleanup"
 """A service whose libraries come with an extra of their own."""
 
 
-def check(request: CheckRequest, caller: Caller) -> MendingResult:
+def check(request: CheckRequest, caller: Caller) -> CommandResult:
     """What `mailmend check` looks at: messages, all queues, or both, as far as the keyspace has them."""
     if request.what not in {"all", "messages", "queues"}:
         raise WrongUse(f"{request.what!r} is not looked at here", mend="Say all, messages or queues.")
     with open_cluster(request.connection) as opened:
         if request.what == "queues":
-            found: MendingResult = import_or_name_extra(_QUEUES).find_in_queues(request, caller, opened)
+            found: CommandResult = import_or_name_extra(_QUEUES).find_in_queues(request, caller, opened)
             return found
         if request.what == "messages" or not (opened.has_queues or request.pulsar):
             return _find_in_messages(request, caller, opened)
         return _check_both(request, caller, opened)
 
 
-def _check_both(request: CheckRequest, caller: Caller, opened: OpenCluster) -> MendingResult:
+def _check_both(request: CheckRequest, caller: Caller, opened: OpenCluster) -> CommandResult:
     """Messages, and queues while lags of messages are waited for: their delays pass at the same time."""
 
     @cache
-    def queues() -> MendingResult | MailmendError:
+    def queues() -> CommandResult | MailmendError:
         try:
-            found: MendingResult = import_or_name_extra(_QUEUES).find_in_queues(request, caller, opened)
+            found: CommandResult = import_or_name_extra(_QUEUES).find_in_queues(request, caller, opened)
         except ResultUnwritten:
             raise
         except MailmendError as error:
@@ -87,7 +87,7 @@ def _check_both(request: CheckRequest, caller: Caller, opened: OpenCluster) -> M
     return _joined(messages, found)
 
 
-def _joined(messages: MendingResult, queues: MendingResult) -> MendingResult:
+def _joined(messages: CommandResult, queues: CommandResult) -> CommandResult:
     """Both in one result: the fields of messages stay, and the fields of queues are added."""
     one = messages.summary
     other = queues.summary
@@ -113,7 +113,7 @@ def _joined(messages: MendingResult, queues: MendingResult) -> MendingResult:
     )
 
 
-def _with_unseen(messages: MendingResult, error: MailmendError) -> MendingResult:
+def _with_unseen(messages: CommandResult, error: MailmendError) -> CommandResult:
     one = messages.summary
     code = ExitCode.PARTLY_FAILED
     # Without the extra, or without the right, a check is meant for messages alone.
@@ -125,7 +125,7 @@ def _with_unseen(messages: MendingResult, error: MailmendError) -> MendingResult
 
 def _find_in_messages(
     request: CheckRequest, caller: Caller, opened: OpenCluster, meanwhile: Callable[[], object] | None = None
-) -> MendingResult:
+) -> CommandResult:
     """Find drift, without writing anything; `meanwhile` is called once, where lags are waited for."""
     examples = Examples(caller)
     skew = request.clock_skew.total_seconds()
@@ -162,10 +162,10 @@ def _find_in_messages(
         ended(summary, area)
     summary.unseen = unseen(request.without, bound)
     summary.engine = engine
-    return MendingResult(summary, examples.sorted(), given(request), affected=affected(examples, opened))
+    return CommandResult(summary, examples.sorted(), options=given(request), affected=affected(examples, opened))
 
 
-def check_document(result: MendingResult | BlobsResult) -> Document:
+def check_document(result: CommandResult | BlobsResult) -> Document:
     if isinstance(result, BlobsResult):
         return blobs_document(result)
     return document_of(result)

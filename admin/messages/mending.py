@@ -55,31 +55,6 @@ class CheckRequest(ScanOptions):
 
 
 @dataclass(frozen=True, slots=True)
-class MendingResult:
-    """The totals of a check, a repair or an undo, and a few of the findings.
-
-    Attributes:
-        options: what a person gave in addition to the connection, as a command line.
-        plan: the file of a plan that was made, or applied; None without a plan.
-        stores: broker and store as they were typed, where applying the plan needs them again.
-        queues: each mail queue; None where they were not looked at.
-        topics: the mails of Pulsar's topics; None where they were not looked at.
-        garbage: what a garbage collection of their tables costs, or came to; None where none was asked for.
-        affected: in whose mailboxes the findings are; None where no report tells it.
-    """
-
-    summary: RepairResult
-    examples: tuple[Example, ...] = ()
-    options: str = ""
-    plan: Path | None = None
-    queues: "tuple[CleanedQueue, ...] | None" = None
-    garbage: "GarbageCollection | None" = None
-    affected: Affected | None = None
-    stores: str = ""
-    topics: "CheckedTopics | None" = None
-
-
-@dataclass(frozen=True, slots=True)
 class CheckedTopics:
     """The mails of a namespace of Pulsar's, with the state of their blobs.
 
@@ -90,6 +65,42 @@ class CheckedTopics:
     namespace: str
     mails: int
     without_blobs: tuple[tuple[str, str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MendingResult:
+    """The totals of a check, a repair or an undo, and a few of the findings.
+
+    Attributes:
+        summary: the sums.
+        examples: at most five findings of each projection and verdict.
+        plan: the file of a plan that was made, or applied; None without a plan.
+        topics: the mails of Pulsar's topics; None where they were not looked at.
+    """
+
+    summary: RepairResult
+    examples: tuple[Example, ...] = ()
+    plan: Path | None = None
+    topics: CheckedTopics | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CommandResult(MendingResult):
+    """The result, with what a command prints after the sums, and what the next command needs.
+
+    Attributes:
+        options: what a person gave in addition to the connection, as a command line.
+        stores: broker and store as they were typed, where applying the plan needs them again.
+        queues: each mail queue; None where they were not looked at.
+        garbage: what a garbage collection of their tables costs, or came to; None where none was asked for.
+        affected: in whose mailboxes the findings are; None where no report tells it.
+    """
+
+    options: str = ""
+    queues: "tuple[CleanedQueue, ...] | None" = None
+    garbage: "GarbageCollection | None" = None
+    affected: Affected | None = None
+    stores: str = ""
 
 
 def unseen(without: Sequence[str], bound: Bound, of_target: str | None = None) -> str | None:

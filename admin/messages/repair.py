@@ -31,7 +31,7 @@ from mailmend.admin.frame.options import (
 from mailmend.admin.frame.plan_files import PlanHead, PlanKind, plan_wanted
 from mailmend.admin.frame.scan_options import MARGIN, ScanOptions
 from mailmend.admin.frame.settings import ConnectionSettings, plain
-from mailmend.admin.messages.mending import MendingResult, ended, given, staged, unseen
+from mailmend.admin.messages.mending import CommandResult, ended, given, staged, unseen
 from mailmend.admin.messages.options import (
     KEEP_OPTION,
     MARGIN_OPTION,
@@ -98,7 +98,7 @@ class RepairRequest(ScanOptions):
         return self.dry_run or self.plan is not None
 
 
-def repair(request: RepairRequest, caller: Caller) -> MendingResult:
+def repair(request: RepairRequest, caller: Caller) -> CommandResult:
     """Mend drift after a second look, as of a moment before the scan; a dry run only looks, a plan is written down.
 
     Raises:
@@ -151,11 +151,11 @@ def repair(request: RepairRequest, caller: Caller) -> MendingResult:
         of_target = target.unseen(summary.gaps)
     summary.unseen = unseen(request.without, bound, of_target)
     summary.engine = engine
-    return MendingResult(
+    return CommandResult(
         summary,
         examples.sorted(),
-        _typed_again(request, caller),
-        request.plan,
+        plan=request.plan,
+        options=_typed_again(request, caller),
         affected=whose,
     )
 
@@ -203,7 +203,7 @@ _OF_LAGS: Final = (
 """The options of `repair lags`, in the order in which the next command names them."""
 
 
-def repair_lags(request: RepairRequest, caller: Caller) -> MendingResult:
+def repair_lags(request: RepairRequest, caller: Caller) -> CommandResult:
     examples = Examples(caller)
     with open_cluster(request.connection) as opened:
         bound = opened.bound((MESSAGES,), request.without)
@@ -215,7 +215,7 @@ def repair_lags(request: RepairRequest, caller: Caller) -> MendingResult:
         whose = affected(examples, opened)
     summary.unseen = unseen(request.without, bound)
     typed = given(request, _OF_LAGS)
-    return MendingResult(summary, examples.sorted(), typed, affected=whose)
+    return CommandResult(summary, examples.sorted(), options=typed, affected=whose)
 
 
 def target_of(opened: OpenCluster, request: RepairRequest) -> Target | None:

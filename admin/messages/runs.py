@@ -22,7 +22,7 @@ from mailmend.admin.frame.settings import ConnectionSettings
 from mailmend.admin.frame.values import plain, shown
 from mailmend.admin.frame.verdict_texts import steps_grid, steps_lines
 from mailmend.admin.messages.affected_document import affected_json, findings_parts, mailboxes_part
-from mailmend.admin.messages.mending import MendingResult
+from mailmend.admin.messages.mending import CommandResult
 from mailmend.admin.messages.options import COUNTERS_AT_ONCE, RESULTS, RUN_ARGUMENT
 from mailmend.model.catalog.ledger import KEEP
 from mailmend.model.catalog.mail import MESSAGES, PROJECTIONS
@@ -333,7 +333,7 @@ class UndoRequest:
     no_writers: bool = False
 
 
-def undo(request: UndoRequest, caller: Caller) -> MendingResult:
+def undo(request: UndoRequest, caller: Caller) -> CommandResult:
     """Restore the rows that a run changed, where they have not changed since.
 
     Raises:
@@ -359,7 +359,7 @@ def undo(request: UndoRequest, caller: Caller) -> MendingResult:
         tools = UndoTools(mail, ledger, opened.clock, caller.progress, leases, counters)
         summary = undo_run(settings, tools, examples.take)
         whose = affected(examples, opened)
-    return MendingResult(summary, examples.sorted(), affected=whose)
+    return CommandResult(summary, examples.sorted(), affected=whose)
 
 
 UNDO: Final = Command(

@@ -17,7 +17,7 @@ from mailmend.admin.frame.values import (
 )
 from mailmend.admin.frame.verdict_texts import EACH_VERDICT, MEANINGS, STYLES, kinds, steps_grid
 from mailmend.admin.messages.affected_document import findings_parts, mailboxes_part
-from mailmend.admin.messages.mending import CheckedTopics, MendingResult
+from mailmend.admin.messages.mending import CheckedTopics, CommandResult
 from mailmend.admin.messages.next_steps import after_a_plan, found_in, next_lines
 from mailmend.admin.messages.runs import trend_parts
 from mailmend.model.errors import ExitCode
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from mailmend.mailqueue.cleanup.writes import CleanedQueue
 
 
-def queues_json(result: MendingResult) -> dict[str, Any]:
+def queues_json(result: CommandResult) -> dict[str, Any]:
     json: dict[str, Any] = {"queues": None, "topics": None, "garbagecollect": None}
     if result.queues is not None:
         json["queues"] = list(map(_queue_json, result.queues))
@@ -104,7 +104,7 @@ def queues_grid(queues: "Sequence[CleanedQueue]", *, removed: bool) -> Grid:
     return Grid("Queues", columns, rows)
 
 
-def queue_lines(result: MendingResult) -> Iterator[str]:
+def queue_lines(result: CommandResult) -> Iterator[str]:
     for queue in result.queues or ():
         if queue.marks_stay:
             marks = queue.judged.scanned.marks
@@ -127,7 +127,7 @@ def _collected(one: "CollectedNode") -> str:
     return f"{before} before, {one.after.bytes / MIB:,.1f} MiB after garbage collection, in {one.seconds:,.1f} s."
 
 
-def document_of(result: MendingResult) -> Document:
+def document_of(result: CommandResult) -> Document:
     summary = result.summary
     remarks = page_lines(summary)
     if summary.unseen:
@@ -164,14 +164,14 @@ def summary_json(summary: RepairResult) -> dict[str, Any]:
     }
 
 
-def _body(result: MendingResult) -> Iterator[Part]:
+def _body(result: CommandResult) -> Iterator[Part]:
     yield from _sums(result, _findings(result.summary))
     yield from queue_lines(result)
     yield from example_lines(result.examples)
     yield from _closing(result)
 
 
-def _report(result: MendingResult) -> Iterator[Part]:
+def _report(result: CommandResult) -> Iterator[Part]:
     """What to do comes first; then whose mail it is, and the rows themselves."""
     summary = result.summary
     affected = result.affected or Affected()
@@ -194,7 +194,7 @@ def page_lines(summary: RepairResult) -> list[str]:
     return [f"More: mailmend runbook show {EACH_VERDICT}"]
 
 
-def _sums(result: MendingResult, findings: Grid) -> Iterator[Part]:
+def _sums(result: CommandResult, findings: Grid) -> Iterator[Part]:
     summary = result.summary
     if summary.missing_columns or summary.missing_tables:
         rows = [(table, "all of it", _NOT_LOOKED_AT) for table in summary.missing_tables]
@@ -274,7 +274,7 @@ def example_lines(examples: Sequence[Example]) -> Iterator[Styled]:
         yield Styled(line, "dim")
 
 
-def _closing(result: MendingResult) -> list[str]:
+def _closing(result: CommandResult) -> list[str]:
     summary = result.summary
     plan = result.plan
     if plan is None or result.queues is None:

@@ -30,7 +30,7 @@ from mailmend.admin.frame.plan_files import (
 )
 from mailmend.admin.frame.scan_options import MARGIN, OF_EVERY_SCAN, ScanOptions
 from mailmend.admin.frame.settings import QUEUE_DEFAULT, BlobsSettings, QueueSettings
-from mailmend.admin.messages.mending import CheckedTopics, CheckRequest, MendingResult, given
+from mailmend.admin.messages.mending import CheckedTopics, CheckRequest, CommandResult, given
 from mailmend.admin.queue import openers
 from mailmend.admin.queue.connections import QueueConnections, with_queues
 from mailmend.admin.queue.garbage_collection import agreed, collector_for
@@ -89,7 +89,7 @@ class CleanupRequest:
         return self.dry_run or self.plan is not None
 
 
-def find_in_queues(request: CheckRequest, caller: Caller, opened: OpenCluster) -> MendingResult:
+def find_in_queues(request: CheckRequest, caller: Caller, opened: OpenCluster) -> CommandResult:
     """Look at the queues of the tables, and at the mails of Pulsar's topics where one is named.
 
     Raises:
@@ -99,7 +99,7 @@ def find_in_queues(request: CheckRequest, caller: Caller, opened: OpenCluster) -
     assert store is None or isinstance(store, BlobsSettings), "blobs are wanted by `check blobs` alone"
     if request.pulsar is None:
         return _checked_tables(request, store, caller, opened)
-    result = MendingResult(RepairResult(opened.mail.name, RunKind.CHECK), queues=())
+    result = CommandResult(RepairResult(opened.mail.name, RunKind.CHECK), queues=())
     if opened.has_queues:
         result = _checked_tables(request, store, caller, opened)
     if store is None:
@@ -139,7 +139,7 @@ async def _checked_topics(
 
 def _checked_tables(
     request: CheckRequest, store: BlobsSettings | None, caller: Caller, opened: OpenCluster
-) -> MendingResult:
+) -> CommandResult:
     settings = QueueSettings(request.connection, QueueName(QUEUE_DEFAULT), None, store)
     cleanup = CleanupRequest(
         settings=settings,
@@ -151,7 +151,7 @@ def _checked_tables(
     return repair_queues(cleanup, caller, opened)
 
 
-def repair_queues(request: CleanupRequest, caller: Caller, opened: OpenCluster | None = None) -> MendingResult:
+def repair_queues(request: CleanupRequest, caller: Caller, opened: OpenCluster | None = None) -> CommandResult:
     """Look twice and remove what no queue needs; with `dry_run`, or as a check, only look.
 
     Without `opened`, the command connects.
@@ -166,7 +166,7 @@ def repair_queues(request: CleanupRequest, caller: Caller, opened: OpenCluster |
             mend="Name an age that no message at the broker has reached, its dead letters too: --marks-age 30d.",
         )
 
-    async def both(connections: QueueConnections) -> MendingResult:
+    async def both(connections: QueueConnections) -> CommandResult:
         if not request.garbagecollect:
             return await _cleaned(request, connections, caller)
         collector = collector_for(request.nodetool, connections)
@@ -212,7 +212,7 @@ def _cleanup_settings(request: CleanupRequest, as_of: int) -> CleanupSettings:
     )
 
 
-async def _cleaned(request: CleanupRequest, connections: QueueConnections, caller: Caller) -> MendingResult:
+async def _cleaned(request: CleanupRequest, connections: QueueConnections, caller: Caller) -> CommandResult:
     opened = connections.cluster
     scan = request.scanning
     as_of = _as_of(request, opened)
@@ -253,7 +253,14 @@ async def _cleaned(request: CleanupRequest, connections: QueueConnections, calle
         result.pace = throttle.as_json()
     result.seconds = {"queues": opened.clock.monotonic() - began}
     options, file = _plan_of(request)
-    return MendingResult(result, examples.sorted(), options, file, tuple(queues), stores=request.typed)
+    return CommandResult(
+        result,
+        examples.sorted(),
+        plan=file,
+        options=options,
+        queues=tuple(queues),
+        stores=request.typed,
+    )
 
 
 def _plan_of(request: CleanupRequest) -> tuple[str, Path | None]:

@@ -25,7 +25,7 @@ from mailmend.mailqueue.pulsar.mail_queue import open_queue as open_pulsar_queue
 from mailmend.mailqueue.pulsar.mail_queue import queue_names as topics_queue_names
 from mailmend.mailqueue.pulsar.settings import PulsarSettings, out_subscription, out_topic
 from mailmend.mailqueue.pulsar.topics import Topics
-from mailmend.mailqueue.queue import MailQueue
+from mailmend.mailqueue.queue import MaintainedQueue
 from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
 from mailmend.mailqueue.rabbitmq.view.queue_view import QueueView
 from mailmend.mailqueue.rules.blob_ids import is_blob_id
@@ -99,7 +99,7 @@ class QueueConnections:
     @asynccontextmanager
     async def open(
         self, name: QueueName | None = None, counts: QueueCounts | None = None, *, dry_run: bool = False
-    ) -> AsyncIterator[MailQueue]:
+    ) -> AsyncIterator[MaintainedQueue]:
         """Open a queue, by default the one in the settings; a dry run settles nothing of it."""
         async with self.open_tabled(name, counts, dry_run=dry_run) as queue:
             yield queue
@@ -219,7 +219,7 @@ class PulsarConnections(QueueConnections):
     @asynccontextmanager
     async def open(
         self, name: QueueName | None = None, counts: QueueCounts | None = None, *, dry_run: bool = False
-    ) -> AsyncIterator[MailQueue]:
+    ) -> AsyncIterator[MaintainedQueue]:
         del dry_run  # opening settles nothing
         named = name or self.settings.name
         settings = self.settings

@@ -32,7 +32,7 @@ from mailmend.admin.queue.options import (
 )
 from mailmend.admin.queue.request import DryRunRequest, queue_document
 from mailmend.mailqueue.pulsar.settings import PulsarSettings
-from mailmend.mailqueue.queue import FailedMail, MailQueue, no_due_mails
+from mailmend.mailqueue.queue import FailedMail, MaintainedQueue, no_due_mails
 from mailmend.mailqueue.queue_move import QueueMove
 from mailmend.mailqueue.rules.size import Size, SizeKind
 from mailmend.model.errors import ExitCode, UnsafeRequest, WrongUse
@@ -164,7 +164,11 @@ def _with_both(
 
 
 async def _carried_out(
-    request: MoveRequest, caller: Caller, queues: tuple[MailQueue, MailQueue], clock: Clock, journal: MoveJournalFile
+    request: MoveRequest,
+    caller: Caller,
+    queues: tuple[MaintainedQueue, MaintainedQueue],
+    clock: Clock,
+    journal: MoveJournalFile,
 ) -> QueueMove:
     """Move until a round finds nothing more, or a person stops it: then the journal stays, and it can go on."""
     source, target = queues

@@ -24,7 +24,7 @@ from mailmend.mailqueue.comparison import Swept, TendedDeletions, Upkeep
 from mailmend.mailqueue.concurrency import paused
 from mailmend.mailqueue.metrics import TrafficSums, pace_between
 from mailmend.mailqueue.prometheus import PrometheusCounts, gauges_text
-from mailmend.mailqueue.queue import MailQueue
+from mailmend.mailqueue.queue import MaintainedQueue
 from mailmend.mailqueue.rabbitmq.sweep import Moved
 from mailmend.model.errors import ExitCode, MailmendError, WrongUse
 from mailmend.model.ids import QueueName
@@ -219,7 +219,7 @@ def tend(request: TendRequest, caller: Caller) -> QueueAnswer[TendRequest, Seque
 async def _once(
     connections: QueueConnections, names: Sequence[QueueName], metrics: "_Metrics", *, dry_run: bool
 ) -> Sequence[TendedQueue]:
-    queues = list[MailQueue]()
+    queues = list[MaintainedQueue]()
     rounds = list[TendedQueue]()
     for name in names:
         async with connections.open(name, metrics.counts, dry_run=dry_run) as queue:
@@ -254,7 +254,7 @@ class _Metrics:
     counts: PrometheusCounts
     file: Path | None
 
-    async def keep_current(self, queues: Sequence[MailQueue], stop: asyncio.Event) -> None:
+    async def keep_current(self, queues: Sequence[MaintainedQueue], stop: asyncio.Event) -> None:
         """Write until a stop signal; after an error, try again at the next turn."""
         before: Mapping[QueueName, TrafficSums | None] = {}
         while True:
@@ -267,7 +267,7 @@ class _Metrics:
             await paused(self.connections.clock, METRICS_EVERY, stop)
 
     async def write(
-        self, queues: Sequence[MailQueue], before: Mapping[QueueName, TrafficSums | None]
+        self, queues: Sequence[MaintainedQueue], before: Mapping[QueueName, TrafficSums | None]
     ) -> Mapping[QueueName, TrafficSums | None]:
         if self.file is None:
             return {}

@@ -175,9 +175,9 @@ class SourceAddress:
     address: str = ""
     helo: str = ""
 
-    def reaches(self, hop: NextHop) -> bool:
-        """Whether both are of IPv4, or both of IPv6."""
-        return not self.address or _is_ipv6(self.address) == _is_ipv6(hop.address)
+    def reaches(self, address: str) -> bool:
+        """Whether a server's address and this one are both of IPv4, or both of IPv6."""
+        return not self.address or _is_ipv6(self.address) == _is_ipv6(address)
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,6 +133,8 @@ class HoldRecipient:
 
 
 PreDecision = TryDelivery | PutOffDelivery | HoldRecipient | BounceRecipient | DeleteRecipient
+"""What a hook decides about a recipient before an attempt."""
+
 PostDecision = PutOffDelivery | HoldRecipient | BounceRecipient | DeleteRecipient | None
 """None leaves it as it is; a recipient that has the mail already can neither be put off, held, bounced nor deleted."""
 
@@ -199,6 +201,7 @@ class LimitMails:
 
 
 HookOrder = SuspendMails | LimitMails
+"""What a hook orders for all servers of the queue."""
 
 
 def order_of(given: HookOrder, queue: QueueName, owner: str, now: datetime, new_id: UUID) -> Order:
@@ -264,6 +267,9 @@ def _texts(values: Mapping[PickupField, Sequence[str]]) -> PatternTexts:
 PreDelivery = Callable[
     [HookedRecipient], PreDecision | HookResult[PreDecision] | Awaitable[PreDecision | HookResult[PreDecision]]
 ]
+"""A hook before each attempt: a function or a coroutine function."""
+
 PostDelivery = Callable[
     [HookedAttempt], PostDecision | HookResult[PostDecision] | Awaitable[PostDecision | HookResult[PostDecision]]
 ]
+"""A hook after each attempt: a function or a coroutine function."""

@@ -48,6 +48,9 @@ class DeliveryRate:
     def parse(cls, text: str) -> Self:
         """The rate that `X/Y` or `X` means: X deliveries in Y seconds, or in one.
 
+        >>> DeliveryRate.parse("10/60")
+        DeliveryRate(count=10, interval=60000000000)
+
         Raises:
             WrongUse: it is written otherwise, or either of them is 0.
         """

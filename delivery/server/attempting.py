@@ -109,7 +109,7 @@ class ReadyEntry:
 
     def addresses_for(self, hop: NextHop) -> tuple[str, ...]:
         """Our addresses of the family of the server's."""
-        return tuple(source.address for source in self.sources if source.reaches(hop))
+        return tuple(source.address for source in self.sources if source.reaches(hop.address))
 
     def attempt(self, hop: NextHop, source: str, settings: DeliverySettings) -> DeliveryAttempt:
         """The attempt to hand the mail to this server, from one of our addresses, as the hook wants it."""

@@ -62,7 +62,7 @@ from mailmend.mailqueue.queue import (
     Delays,
     LackingMail,
     MailChange,
-    MailQueue,
+    MaintainedQueue,
     OnBroken,
     OnRemoved,
     all_lack_it,
@@ -234,8 +234,8 @@ async def _gone_again(parts: PulsarParts, whereabouts: Whereabouts, lying: list[
 TEND_DELETIONS_EVERY: Final = timedelta(minutes=1)
 
 
-class PulsarMailQueue(MailQueue):
-    """One queue in one process. Implements `mailqueue.queue.MailQueue`; opened by `open_queue`."""
+class PulsarMailQueue(MaintainedQueue):
+    """One queue in one process, opened by `open_queue`. Implements `queue.MaintainedQueue`."""
 
     def __init__(self, parts: PulsarParts) -> None:
         self.name = parts.queue

@@ -27,7 +27,7 @@ from mailmend.mailqueue.queue import (
     Delays,
     LackingMail,
     MailChange,
-    MailQueue,
+    MaintainedQueue,
     OnBroken,
     OnRemoved,
     Restoring,
@@ -181,8 +181,8 @@ SWEEP_EVERY: Final = timedelta(minutes=5)
 happens."""
 
 
-class RabbitMailQueue(MailQueue):
-    """One queue in one process. Implements `mailqueue.queue.MailQueue`; opened by `open_queue`."""
+class RabbitMailQueue(MaintainedQueue):
+    """One queue in one process, opened by `open_queue`. Implements `queue.MaintainedQueue`."""
 
     def __init__(self, parts: Parts, sweeper: Sweeper) -> None:
         self.name = parts.queue

@@ -44,6 +44,12 @@ _QUEUE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,99}")
 def queue_name(text: str) -> QueueName:
     """Check the name of a queue.
 
+    >>> queue_name("outgoing")
+    'outgoing'
+    >>> queue_name("to be sent")
+    Traceback (most recent call last):
+    WrongUse: 'to be sent' is not the name of a queue
+
     Raises:
         WrongUse: no queue can have this name.
     """

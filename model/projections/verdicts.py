@@ -22,18 +22,30 @@ S = TypeVar("S", bound=tuple[Any, ...])
 class Verdict(Enum):
     """The judgement on one key of one projection; the value is its name in reports."""
 
-    AGREE = "AGREE"  # nothing to do
-    PROJECT = "PROJECT"  # truth without projection: insert it
-    AMEND = "AMEND"  # both, different: overwrite the whole row
-    WITHDRAW = "WITHDRAW"  # projection without truth: delete it
-    CLASH = "CLASH"  # two truths claim one place: report, never guess
-    LOST_CONTENT = "LOST_CONTENT"  # truth whose content is gone: report, or quarantine
-    TORN = "TORN"  # truth lacking what every insert writes: report
-    LEAK = "LEAK"  # content that no truth names: report, or collect
-    MOVED = "MOVED"  # changed since T: left to the next run
-    AHEAD = "AHEAD"  # a cell from the future: left until T passes it
-    FIXED = "FIXED"  # mended, and read back so
-    HIDDEN = "HIDDEN"  # mended, yet not visible so: journalled
+    AGREE = "AGREE"
+    """Nothing to do."""
+    PROJECT = "PROJECT"
+    """Truth without projection: insert it."""
+    AMEND = "AMEND"
+    """Both, different: overwrite the whole row."""
+    WITHDRAW = "WITHDRAW"
+    """Projection without truth: delete it."""
+    CLASH = "CLASH"
+    """Two truths claim one place: report, never guess."""
+    LOST_CONTENT = "LOST_CONTENT"
+    """Truth whose content is gone: report, or quarantine."""
+    TORN = "TORN"
+    """Truth lacking what every insert writes: report."""
+    LEAK = "LEAK"
+    """Content that no truth names: report, or collect."""
+    MOVED = "MOVED"
+    """Changed since T: left to the next run."""
+    AHEAD = "AHEAD"
+    """A cell from the future: left until T passes it."""
+    FIXED = "FIXED"
+    """Mended, and read back so."""
+    HIDDEN = "HIDDEN"
+    """Mended, yet not visible so: journalled."""
     OVER = "OVER"  # the rest is of mail queues: see QUEUE_VERDICTS
     BEFORE_CONTENT = "BEFORE_CONTENT"
     FINISHED = "FINISHED"

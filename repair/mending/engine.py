@@ -82,7 +82,34 @@ Sink = Callable[[Finding], None]
 
 @dataclass(slots=True)
 class RepairResult:
-    """The sums of a run so far, with the names of `--json`, where `kind` is called `command`."""
+    """The sums of a run so far, with the names of `--json`, where `kind` is called `command`.
+
+    Attributes:
+        run: the id to undo the run by; None: nothing was written.
+        scanned: rows by table.
+        findings: rows by projection and verdict.
+        suspects: how many the scan had, before the second look.
+        due: what a dry run would have mended, by verdict.
+        fixed: what was mended, by verdict.
+        left: what was found and is still there, by verdict.
+        left_sample: for later runs; it is not part of `--json`.
+        moved: rows that were written during the run; the next run looks at them.
+        failed: suspects whose look or whose fix failed.
+        untried: skipped, because the cluster could not be reached any more.
+        last_traces: rows without truth whose content still exists.
+        reasons: why rows are left or moved, by verdict.
+        again_seconds: seconds after which no row is too young any more.
+        seconds: how long each stage took.
+        missing_columns: columns that should be compared and do not exist.
+        missing_tables: tables that should be compared and do not exist.
+        unseen: a sentence on what a targeted look cannot see.
+        gaps: uids of a targeted mailbox behind which it cannot see.
+        generators: of uids and modseqs, behind the messages; the first of them.
+        engine: what scanned the keyspace; None where nothing was scanned.
+        pace: the rates of the run, and why; None where nothing could change them.
+        staging: the area of a staged scan, at its end.
+        exit: the exit code of the command.
+    """
 
     keyspace: str
     kind: RunKind
@@ -90,25 +117,25 @@ class RepairResult:
     scanned: dict[str, int] = field(default_factory=dict)
     findings: dict[str, Counter[Verdict]] = field(default_factory=dict)
     suspects: int = 0
-    due: Counter[Verdict] = field(default_factory=Counter)  # what a dry run would have mended
+    due: Counter[Verdict] = field(default_factory=Counter)
     fixed: Counter[Verdict] = field(default_factory=Counter)
     left: Counter[Verdict] = field(default_factory=Counter)
-    left_sample: LeftSample = field(default_factory=LeftSample)  # for later runs; no part of `--json`
+    left_sample: LeftSample = field(default_factory=LeftSample)
     moved: int = 0
     failed: int = 0
-    untried: int = 0  # skipped, because the cluster could not be reached any more
+    untried: int = 0
     last_traces: int = 0
-    reasons: dict[Verdict, Counter[Why]] = field(default_factory=dict)  # why what is left or moved stays
-    again_seconds: int | None = None  # after which no row is too young any more
+    reasons: dict[Verdict, Counter[Why]] = field(default_factory=dict)
+    again_seconds: int | None = None
     seconds: dict[str, float] = field(default_factory=dict)
-    missing_columns: tuple[MissingColumn, ...] = ()  # what ought to be compared and is not there
+    missing_columns: tuple[MissingColumn, ...] = ()
     missing_tables: tuple[str, ...] = ()
-    unseen: str | None = None  # a sentence on what a targeted look cannot see
-    gaps: int = 0  # uids of a targeted mailbox behind which it cannot see
-    generators: Sequence[BehindGenerator] = ()  # of uids and modseqs, behind the messages; the first of them
-    engine: Engine | None = None  # what scanned the keyspace; None where nothing was scanned
-    pace: Mapping[str, Any] | None = None  # the rates it had, and why; None where nothing could change them
-    staging: Mapping[str, Any] | None = None  # the area of a staged scan, as it stood at the end
+    unseen: str | None = None
+    gaps: int = 0
+    generators: Sequence[BehindGenerator] = ()
+    engine: Engine | None = None
+    pace: Mapping[str, Any] | None = None
+    staging: Mapping[str, Any] | None = None
     exit: int = 0
 
     def count(self, finding: Finding) -> None:

@@ -78,6 +78,10 @@ class FlagsChange:
 def parse_flags(words: Iterable[str]) -> Flags:
     r"""Flags from IMAP's spelling: ``\Seen`` is a system flag, anything without a backslash a user's.
 
+    >>> flags = parse_flags([r"\Seen", "$Forwarded"])
+    >>> SystemFlag.SEEN in flags.system, flags.user
+    (True, frozenset({'$Forwarded'}))
+
     Raises:
         ValueError: a backslash word that is no system flag.
     """
@@ -140,9 +144,12 @@ _EMPTY_LINE = re.compile(rb"(?:\A|\n)\r{0,8}\n|(?:\A|[\r\n])\r(?!\r{0,8}\n)")
 
 
 def split_mail(content: bytes) -> tuple[bytes, bytes]:
-    """(header, body) of a mail's bytes; a mail without an empty line is all header.
+    r"""(header, body) of a mail's bytes; a mail without an empty line is all header.
 
     Lines end in CRLF, LF or CR: old mail programs wrote CR alone.
+
+    >>> split_mail(b"Subject: hello\r\n\r\nGood day.\r\n")
+    (b'Subject: hello\r\n\r\n', b'Good day.\r\n')
     """
     found = _EMPTY_LINE.search(content)
     if not found:

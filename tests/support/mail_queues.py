@@ -19,7 +19,7 @@ from mailmend.mailqueue.pulsar.mail_queue import PulsarMailQueue
 from mailmend.mailqueue.pulsar.mail_queue import open_queue as open_pulsar_queue
 from mailmend.mailqueue.pulsar.settings import PulsarSettings
 from mailmend.mailqueue.pulsar.topics import Topics
-from mailmend.mailqueue.queue import Dequeued, MailQueue
+from mailmend.mailqueue.queue import Dequeued, MailQueue, MaintainedQueue
 from mailmend.mailqueue.rabbitmq.broker.adapter import RabbitBroker
 from mailmend.mailqueue.rabbitmq.broker.settings import BrokerSettings
 from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
@@ -92,9 +92,9 @@ class InMemory:
     """The queue in memory: everybody has the same object."""
 
     clock: Clock
-    opened: MailQueue
+    opened: MaintainedQueue
 
-    async def process(self) -> MailQueue:
+    async def process(self) -> MaintainedQueue:
         return self.opened
 
 

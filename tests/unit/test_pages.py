@@ -13,7 +13,7 @@ from tests.support.checkout import CHECKOUT
 
 README = CHECKOUT / "README.md"
 DOCS = CHECKOUT / "docs"
-FOLDERS = ("tutorials", "how-to", "concepts")
+FOLDERS = ("tutorials", "how-to", "concepts", "api")
 PAGES = [
     README,
     *sorted(DOCS.glob("*.md")),

@@ -19,7 +19,7 @@ from mailmend.mailqueue.comparison import Redriven
 from mailmend.mailqueue.memory import MemoryMailQueue
 from mailmend.mailqueue.metrics import FigureScope, judged
 from mailmend.mailqueue.pulsar.mail_queue import PulsarMailQueue
-from mailmend.mailqueue.queue import ChangedMail, Dequeued, MailQueue, RemovedMail, RestoreResult
+from mailmend.mailqueue.queue import ChangedMail, Dequeued, MaintainedQueue, RemovedMail, RestoreResult
 from mailmend.mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
 from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from mailmend.mailqueue.rules.health import HealthProblem
@@ -120,13 +120,13 @@ async def world(kind: Servers | PulsarServers | str) -> AsyncIterator[World]:
 
 
 @pytest.fixture
-async def queue(world: World) -> AsyncIterator[MailQueue]:
+async def queue(world: World) -> AsyncIterator[MaintainedQueue]:
     async with await world.process() as queue:
         yield queue
 
 
 @pytest.fixture
-async def other(world: World) -> AsyncIterator[MailQueue]:
+async def other(world: World) -> AsyncIterator[MaintainedQueue]:
     async with await world.process() as queue:
         yield queue
 
@@ -137,7 +137,7 @@ async def rabbit(three: Sides) -> AsyncIterator[RabbitMailQueue]:
         yield queue
 
 
-async def test_a_mail_goes_through_the_queue(queue: MailQueue) -> None:
+async def test_a_mail_goes_through_the_queue(queue: MaintainedQueue) -> None:
     """Listed, counted, delivered whole, done: and then neither listed nor counted, and its bytes are gone."""
     attributes = {"note": '{"serializer":"StringSerializer","value":"ünï"}'}
     enqueue_id = await queue.enqueue(mail("through", attributes, error_message="none"), CONTENT)
@@ -155,7 +155,9 @@ async def test_a_mail_goes_through_the_queue(queue: MailQueue) -> None:
         await queue.content(shown)
 
 
-async def test_a_delayed_mail_is_changed_in_its_place(world: World, queue: MailQueue, other: MailQueue) -> None:
+async def test_a_delayed_mail_is_changed_in_its_place(
+    world: World, queue: MaintainedQueue, other: MaintainedQueue
+) -> None:
     """Its envelope and its time, seen by every process; its id and its bytes stay. One that waits is left alone."""
     waits = await queue.enqueue(mail("waits"), CONTENT)
     was = await queue.enqueue(mail("was"), CONTENT, delay=3600 * SECOND)
@@ -180,7 +182,9 @@ async def test_a_delayed_mail_is_changed_in_its_place(world: World, queue: MailQ
     assert (found["is"].mail.recipients, found["is"].content) == (("cy@example.org",), CONTENT)
 
 
-async def test_many_at_once_from_several_processes(world: World, queue: MailQueue, other: MailQueue) -> None:
+async def test_many_at_once_from_several_processes(
+    world: World, queue: MaintainedQueue, other: MaintainedQueue
+) -> None:
     async with await world.process() as third:
         wanted = {f"{number}" for number in range(99)}
         async with asyncio.TaskGroup() as tasks:
@@ -189,7 +193,7 @@ async def test_many_at_once_from_several_processes(world: World, queue: MailQueu
         assert set(await names(queue)) == wanted
         worked = Counter[str]()
 
-        async def work(taker: MailQueue) -> None:
+        async def work(taker: MaintainedQueue) -> None:
             async with taker.dequeue(prefetch=10) as mails:
                 while worked.total() < 99:
                     try:
@@ -208,7 +212,7 @@ async def test_many_at_once_from_several_processes(world: World, queue: MailQueu
 
 
 @real_pulsar_is_thorough
-async def test_what_was_not_settled_comes_again(queue: MailQueue) -> None:
+async def test_what_was_not_settled_comes_again(queue: MaintainedQueue) -> None:
     await enqueued(queue, "a")
     async with asyncio.timeout(PATIENCE_SECONDS), queue.dequeue() as mails:
         await anext(mails)
@@ -218,7 +222,7 @@ async def test_what_was_not_settled_comes_again(queue: MailQueue) -> None:
 
 
 @real_pulsar_is_thorough
-async def test_a_bound_on_bytes_holds_up_no_mail_for_ever(queue: MailQueue) -> None:
+async def test_a_bound_on_bytes_holds_up_no_mail_for_ever(queue: MaintainedQueue) -> None:
     """Fewer are held at once than there are; each that leaves makes room for another."""
     for number in range(30):
         await queue.enqueue(mail(f"{number}"), CONTENT)
@@ -236,7 +240,7 @@ async def test_a_bound_on_bytes_holds_up_no_mail_for_ever(queue: MailQueue) -> N
     assert sorted(map(int, came)) == list(range(30))
 
 
-async def test_a_delayed_mail_comes_in_its_time(world: World, queue: MailQueue, other: MailQueue) -> None:
+async def test_a_delayed_mail_comes_in_its_time(world: World, queue: MaintainedQueue, other: MaintainedQueue) -> None:
     """Listed with its time, moved when it is over, by one of the processes that maintain the queue."""
     for number in range(20):
         await queue.enqueue(mail(f"{number}"), CONTENT, delay=SECOND)
@@ -257,7 +261,7 @@ async def test_a_delayed_mail_comes_in_its_time(world: World, queue: MailQueue, 
 
 @real_pulsar_is_thorough
 async def test_a_mail_that_is_enqueued_again_under_its_id_is_one_mail(
-    world: World, queue: MailQueue, other: MailQueue
+    world: World, queue: MaintainedQueue, other: MaintainedQueue
 ) -> None:
     """As after a crash between the enqueue and what follows; over topics a copy may come, under the same id."""
     known_as, found = EnqueueId(uuid4()), list[EnqueueId]()
@@ -276,7 +280,7 @@ async def test_a_mail_that_is_enqueued_again_under_its_id_is_one_mail(
 
 
 @real_pulsar_is_thorough
-async def test_a_mail_that_came_out_of_the_queue_goes_back_as_it_was(queue: MailQueue) -> None:
+async def test_a_mail_that_came_out_of_the_queue_goes_back_as_it_was(queue: MaintainedQueue) -> None:
     """Given an address that a new mail may not have: James, or an older version, put it there. Nothing loses it."""
     foreign = replace(mail("foreign"), recipients=("bøb@one.test",))
     with pytest.raises(WrongUse, match=r"recipients\[0\] is no address"):
@@ -293,7 +297,7 @@ async def test_a_mail_that_came_out_of_the_queue_goes_back_as_it_was(queue: Mail
 
 
 @real_pulsar_is_thorough
-async def test_a_flush_ends_every_wait(queue: MailQueue, other: MailQueue) -> None:
+async def test_a_flush_ends_every_wait(queue: MaintainedQueue, other: MaintainedQueue) -> None:
     for hours in range(1, 31):
         await queue.enqueue(mail(f"{hours}"), CONTENT, delay=timedelta(hours=hours))
     due = [shown.due_at for shown in await listed(queue)]
@@ -306,7 +310,7 @@ async def test_a_flush_ends_every_wait(queue: MailQueue, other: MailQueue) -> No
 
 
 @real_pulsar_is_thorough
-async def test_a_retried_mail_comes_again_with_itsstory_of(queue: MailQueue) -> None:
+async def test_a_retried_mail_comes_again_with_itsstory_of(queue: MaintainedQueue) -> None:
     (enqueue_id,) = await enqueued(queue, "a")
     await one_of(queue, lambda one: one.retry(error_message="no\udce4 route" + "x" * 4_000))
     (shown,) = await listed(queue)
@@ -319,7 +323,7 @@ async def test_a_retried_mail_comes_again_with_itsstory_of(queue: MailQueue) -> 
     assert not await names(queue)
 
 
-async def test_what_was_deleted_is_never_delivered(queue: MailQueue) -> None:
+async def test_what_was_deleted_is_never_delivered(queue: MaintainedQueue) -> None:
     """Waiting or delayed, by condition or all together; counted exactly, and no dead letter."""
     await enqueued(queue, "a", "b", "c")
     for name in "de":
@@ -336,7 +340,7 @@ async def test_what_was_deleted_is_never_delivered(queue: MailQueue) -> None:
 
 
 @real_pulsar_is_thorough
-async def test_urgent_mail_comes_first(queue: MailQueue) -> None:
+async def test_urgent_mail_comes_first(queue: MaintainedQueue) -> None:
     for priority in (0, 9):
         await queue.enqueue(mail(f"{priority}"), CONTENT, priority=priority)
     seen = list[int]()
@@ -350,7 +354,7 @@ async def test_urgent_mail_comes_first(queue: MailQueue) -> None:
     assert not await names(queue)
 
 
-async def test_a_connection_that_is_lost_costs_no_work(queue: MailQueue, other: MailQueue) -> None:
+async def test_a_connection_that_is_lost_costs_no_work(queue: MaintainedQueue, other: MaintainedQueue) -> None:
     """What was in hand is acked all the same: its mark stands, and whoever gets it again drops it."""
     await enqueued(queue, "a")
     async with asyncio.timeout(PATIENCE_SECONDS), queue.dequeue() as mails:
@@ -360,7 +364,7 @@ async def test_a_connection_that_is_lost_costs_no_work(queue: MailQueue, other: 
     assert not await names(other)
 
 
-async def test_what_leaves_another_queue_comes_once(world: World, queue: MailQueue) -> None:
+async def test_what_leaves_another_queue_comes_once(world: World, queue: MaintainedQueue) -> None:
     """With its id and its story, however often its putting is begun, and also where it has left since."""
     waits, later = EnqueueId(uuid4()), EnqueueId(uuid4())
     since = instant_of(world.clock.micros()).replace(microsecond=0) - 7200 * SECOND
@@ -389,7 +393,7 @@ async def test_what_leaves_another_queue_comes_once(world: World, queue: MailQue
     assert [shown.queued.enqueue_id for shown in await listed(queue)] == [later]
 
 
-async def test_what_was_removed_is_restored_once(queue: MailQueue) -> None:
+async def test_what_was_removed_is_restored_once(queue: MaintainedQueue) -> None:
     """However often that is begun; what never left stays, and what has left again does not come back."""
     stays, was = await enqueued(queue, "stays", "removed")
     await queue.delete(MailFilter(name="removed"))
@@ -406,7 +410,7 @@ async def test_what_was_removed_is_restored_once(queue: MailQueue) -> None:
 
 
 @real_pulsar_is_thorough
-async def test_a_queue_shows_its_figures(queue: MailQueue) -> None:
+async def test_a_queue_shows_its_figures(queue: MaintainedQueue) -> None:
     """What waits, what is delayed, since when; a queue in which nothing is wrong is well."""
     await enqueued(queue, "a", "b")
     await queue.enqueue(mail("later"), CONTENT, delay=timedelta(hours=1))
@@ -420,7 +424,7 @@ async def test_a_queue_shows_its_figures(queue: MailQueue) -> None:
 
 
 @real_pulsar_is_thorough
-async def test_traffic_is_the_difference_of_two_looks(queue: MailQueue, other: MailQueue) -> None:
+async def test_traffic_is_the_difference_of_two_looks(queue: MaintainedQueue, other: MaintainedQueue) -> None:
     """Whoever enqueued or acked; a size that is counted anew is the same."""
     await enqueued(queue, "before")
     assert (await queue.size()).mails == 1
@@ -435,7 +439,7 @@ async def test_traffic_is_the_difference_of_two_looks(queue: MailQueue, other: M
     assert (await other.size()).mails == 2
 
 
-async def test_dead_letters_go_back_under_their_ids(queue: MailQueue, other: MailQueue) -> None:
+async def test_dead_letters_go_back_under_their_ids(queue: MaintainedQueue, other: MaintainedQueue) -> None:
     """Those that are meant, once, with their bytes; they were never tried, and the others stay."""
     ids = dict(zip("abc", await enqueued(queue, *"abc"), strict=True))
     async with asyncio.timeout(PATIENCE_SECONDS), queue.dequeue(prefetch=3) as mails:

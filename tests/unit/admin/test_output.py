@@ -13,7 +13,7 @@ from mailmend.admin.frame.examples import EXAMPLES_MAX, Examples
 from mailmend.admin.frame.presenter import exit_meaning, grid_of, show, write_json
 from mailmend.admin.frame.values import counts_json
 from mailmend.admin.frame.verdict_texts import MEANINGS, STYLES
-from mailmend.admin.messages.mending import MendingResult
+from mailmend.admin.messages.mending import CommandResult
 from mailmend.admin.messages.next_steps import next_lines
 from mailmend.admin.messages.shared_document import closing_lines, document_of, summary_json
 from mailmend.model.errors import ExitCode
@@ -26,7 +26,7 @@ from tests.unit.admin.outcomes import MAILBOX, RUN, check_summary, outcome, repa
 
 def _shown(summary: RepairResult, examples: Examples | None = None) -> str:
     stream = io.StringIO()
-    document = document_of(MendingResult(summary, (examples or Examples()).sorted()))
+    document = document_of(CommandResult(summary, (examples or Examples()).sorted()))
     show(document, Console(file=stream, width=120, highlight=False))
     return stream.getvalue()
 
@@ -204,7 +204,7 @@ def test_rows_that_were_deleted_within_the_margin_are_named_as_hidden_with_their
 def test_a_check_that_ends_with_1_names_its_page_on_stderr_and_in_the_report(
     summary: RepairResult, named: bool
 ) -> None:
-    document = document_of(MendingResult(summary, ()))
+    document = document_of(CommandResult(summary, ()))
 
     page = "More: mailmend runbook show check-found-inconsistencies"
     assert [page in parts for parts in (document.remarks, document.report or ())] == [named, named]

@@ -17,7 +17,7 @@ from mailmend.admin.frame.examples import Examples
 from mailmend.admin.frame.presenter import html_of
 from mailmend.admin.frame.presenter import write_report as write_document
 from mailmend.admin.frame.whole_files import refuse_unwritable, whole_file, write_text
-from mailmend.admin.messages.mending import MendingResult
+from mailmend.admin.messages.mending import CommandResult
 from mailmend.admin.messages.shared_document import document_of
 from mailmend.model.errors import ResultUnwritten, WrongUse
 from mailmend.model.projections.verdicts import Verdict
@@ -58,7 +58,7 @@ def _examples() -> Examples:
 
 
 def render_report(summary: RepairResult, examples: Examples, now_micros: int) -> str:
-    return html_of(document_of(MendingResult(summary, examples.sorted())), now_micros)
+    return html_of(document_of(CommandResult(summary, examples.sorted())), now_micros)
 
 
 def write_report(file: Path, text: str) -> None:

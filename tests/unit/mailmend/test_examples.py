@@ -41,7 +41,7 @@ def test_every_example_runs_as_it_stands(
     assert capsys.readouterr().out == "{}\n" * len(_EXAMPLES[page])
 
 
-def test_a_check_of_what_it_does_not_know_is_refused() -> None:
-    request = mailmend.CheckRequest(connection=ConnectionSettings(), what="blobs")
-    with pytest.raises(mailmend.MailmendError, match="'blobs'"):
-        mailmend.check(request, mailmend.Caller())
+def test_a_check_of_what_it_does_not_know_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster_in_memory(monkeypatch, ConnectionSettings().keyspace)
+    with mailmend.open() as mail, pytest.raises(mailmend.MailmendError, match="'blobs'"):
+        mail.check("blobs")  # type: ignore[arg-type]
