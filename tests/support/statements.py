@@ -4,7 +4,7 @@ import re
 
 from hypothesis import strategies as st
 
-import mailmend.cql.statements
+from mailmend.cql import statements as every_statement
 from mailmend.cql.language.stream import TokenKind, tokens_of
 from mailmend.cql.statements import (
     AddColumns,
@@ -40,8 +40,8 @@ from mailmend.model.table import Column, Compaction, Kind, Table, UserType
 
 KINDS = [
     kind
-    for name in mailmend.cql.statements.__all__
-    if isinstance(kind := getattr(mailmend.cql.statements, name), type)
+    for name in every_statement.__all__
+    if isinstance(kind := getattr(every_statement, name), type)
     and issubclass(kind, Statement)
     and kind not in {Statement, NamedStatement, Drop}
 ]

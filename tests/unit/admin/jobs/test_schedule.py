@@ -117,6 +117,15 @@ def test_runs_are_due_by_the_schedule_while_the_window_is_open(
     assert found == [instant(one) for one in due]
 
 
+def test_the_last_run_was_due_while_the_window_was_open() -> None:
+    """Given a schedule that comes every two hours, and a window that closed at 06:00, 04:00 UTC."""
+    night = job("0 */2 * * *", "22:00-06:00")
+
+    assert last_turn(night, instant("2026-08-30T10:00")).due_at == instant("2026-08-30T02:00")
+    assert last_turn(night, instant("2026-08-30T02:00")).due_at == instant("2026-08-30T02:00")
+    assert last_turn(night, instant("2026-08-30T01:59:59")).due_at == instant("2026-08-30T00:00")
+
+
 def test_the_next_run_is_due_after_an_instant_and_not_at_it() -> None:
     assert due_after(job(), instant("2026-08-29T23:29")) == instant("2026-08-29T23:30")
     assert due_after(job(), instant("2026-08-29T23:30")) == instant("2026-08-30T23:30")

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from mailmend.cql.schema.risk import Assessment, DroppedColumns, Risk, allow_text, risk_text
+from mailmend.cql.schema.risk import Assessment, Before, DroppedColumns, Risk, allow_text, risk_text
 from mailmend.cql.statements import (
     AddColumns,
     AddField,
@@ -227,6 +227,28 @@ def test_where_the_live_value_is_not_reported_the_servers_default_counts(option:
     silent = Schema((), (IMAP_UID,))
     assert options(Name("imapUidTable"), **{option: value}).assess(silent).worst is not Risk.NONE
     assert options(Name("imapUidTable"), default_time_to_live="0").assess(silent).worst is Risk.NONE
+
+
+def test_a_default_that_is_written_out_changes_nothing() -> None:
+    silent = Schema((), (IMAP_UID,))
+    same = options(Name("imapUidTable"), gc_grace_seconds="864000", default_time_to_live="0")
+    assert same.assess(silent).risks == (Risk.NONE,)
+
+
+@pytest.mark.parametrize(
+    ("table", "option", "literal"),
+    [
+        (NOTE, "default_time_to_live", "86400"),
+        (NOTE, "nonesuch", ""),
+        (NOTE, "comment", ""),
+        (ABSENT, "gc_grace_seconds", ""),
+        (ELSEWHERE, "gc_grace_seconds", ""),
+        (Name("imapUidTable"), "gc_grace_seconds", "864000"),
+    ],
+)
+def test_a_live_option_is_known_of_live_tables_of_the_keyspace(table: Name, option: str, literal: str) -> None:
+    """Where a table does not declare it, the server's default is meant."""
+    assert Before(Schema((), (replace(NOTES, comment="x"), IMAP_UID))).option(table, option) == literal
 
 
 def test_a_new_time_window_is_a_rewrite_and_a_threshold_is_none() -> None:

@@ -245,8 +245,12 @@ def test_a_mail_that_failed_by_its_age_says_so() -> None:
         kind=NoticeKind.FAILED, recipient="bob@example.com", status="4.2.0", reply="450 4.2.0 later", expired=True
     )
     _, text, (_, of_recipient), _ = parts(report(expired))
-    assert of_recipient["Status"] == "4.4.7"
-    assert of_recipient["Diagnostic-Code"] == "smtp; 450 4.2.0 later"
+    assert of_recipient.items() == [
+        ("Final-Recipient", "rfc822; bob@example.com"),
+        ("Action", "failed"),
+        ("Status", "4.4.7"),
+        ("Diagnostic-Code", "smtp; 450 4.2.0 later"),
+    ]
     assert "\n    it was tried for as long as it may be\r\n    the server said:" in str(text.get_payload())
 
 
@@ -301,10 +305,12 @@ def test_a_mail_of_eight_bits_comes_back_in_seven() -> None:
 
 def test_a_short_mail_of_eight_bits_comes_back_in_seven_with_the_line_ends_of_mails() -> None:
     """Given a mail whose lines end with CR, with LF, or with both."""
-    rendered = report(content="Subject: a\r\n\r\none\rtwo\nGrüße\r\n".encode())
+    rendered = report(content="Subject: a\rTo: b\n\r\none\rtwo\nGrüße\r\n".encode())
     _, _, _, returned = parts(rendered)
     inner = cast("list[Message]", returned.get_payload())[0]
     assert fits(rendered, eight_bit=False)
+    assert rendered.count(b"\r") == rendered.count(b"\n") == rendered.count(b"\r\n")
+    assert (inner["Subject"], inner["To"]) == ("a", "b")
     assert cast("bytes", inner.get_payload(decode=True)).decode() == "one\r\ntwo\r\nGrüße\r\n"
 
 
