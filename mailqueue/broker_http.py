@@ -1,11 +1,10 @@
 """The HTTP API of a broker, whichever: one request at a time, answered or refused in words.
 
-Only the standard library is used. It follows no redirect and uses no proxy: credentials go only to the host that was
-named.
+No redirect is followed: credentials go only to the host that was named, and to the proxy that the environment names for
+it.
 """
 
 import base64
-import http.client
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,8 +14,10 @@ from urllib.parse import urlsplit
 
 from mailmend.mailqueue.broker_tls import BrokerTls, context_of, tls_error
 from mailmend.model.errors import BrokerDenied, BrokerUnreachable
+from mailmend.repair.http_client import NO_HTTP, NoAnswer, ask
 
-_DENIED: Final = frozenset({http.client.UNAUTHORIZED, http.client.FORBIDDEN})
+_DENIED: Final = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
+_ANSWER_BYTES_MAX: Final = 256 * 1024 * 1024
 
 T = TypeVar("T")
 
@@ -54,17 +55,31 @@ class BrokerHttp:
             BrokerUnreachable: it does not answer, or not as this API does.
         """
         status, content = self.answer("GET", path)
-        if status != http.client.OK:
+        if status != HTTPStatus.OK:
             raise self.refusal(status)
         return self.parsed(content, read)
 
     def answer(self, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
         """The status and the content of the answer, whatever they are."""
+        headers = dict(self.headers)
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        trusted = None
+        if urlsplit(self.url).scheme == "https":
+            trusted = context_of(self.tls or BrokerTls())
         try:
-            return self._answered(method, f"{urlsplit(self.url).path.rstrip('/')}/{path}", body)
-        except (OSError, http.client.HTTPException) as error:
-            tls = tls_error(str(error), f"the broker's HTTP API at {self.place}")
-            raise tls or self.unreachable(_reason_of(error)) from error
+            return ask(
+                method,
+                f"{self.place.rstrip('/')}/{path}",
+                body,
+                seconds=self.seconds,
+                bytes_max=_ANSWER_BYTES_MAX,
+                headers=headers,
+                trusted=trusted,
+            )
+        except NoAnswer as error:
+            tls = tls_error(error.what, f"the broker's HTTP API at {self.place}")
+            raise tls or self.unreachable(self._reason_of(error)) from error
 
     def parsed(self, content: bytes, read: Callable[[Any], T]) -> T:
         try:
@@ -89,29 +104,7 @@ class BrokerHttp:
         parts = urlsplit(self.url)
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
-    def _answered(self, method: str, path: str, body: bytes | None) -> tuple[int, bytes]:
-        connection = self._connection()
-        headers = dict(self.headers)
-        if body is not None:
-            headers["Content-Type"] = "application/json"
-        try:
-            connection.request(method, path, body, headers)
-            answer = connection.getresponse()
-            return answer.status, answer.read()
-        finally:
-            connection.close()
-
-    def _connection(self) -> http.client.HTTPConnection:
-        parts = urlsplit(self.url)
-        host = parts.hostname or ""
-        if parts.scheme == "https":
-            return http.client.HTTPSConnection(
-                host, parts.port, timeout=self.seconds, context=context_of(self.tls or BrokerTls())
-            )
-        return http.client.HTTPConnection(host, parts.port, timeout=self.seconds)
-
-
-def _reason_of(error: Exception) -> str:
-    if type(error) is http.client.BadStatusLine:
-        return "what answers there does not speak HTTP; perhaps TLS, that is https://"
-    return str(error) or type(error).__name__
+    def _reason_of(self, error: NoAnswer) -> str:
+        if error.what.startswith(NO_HTTP) and urlsplit(self.url).scheme == "http":
+            return f"{error.what}; perhaps TLS, that is https://"
+        return error.what

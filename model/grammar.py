@@ -55,6 +55,14 @@ def can_be_looked_up(host: str) -> bool:
     return True
 
 
+def is_here(host: str) -> bool:
+    """Whether the host is this machine by its name or address alone."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 def address_of_literal(domain: str) -> str | None:
     """The address that a literal such as `[192.0.2.1]` or `[IPv6:2001:db8::1]` names; None for any other text."""
     found = _LITERAL.fullmatch(domain)

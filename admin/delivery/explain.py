@@ -1,9 +1,8 @@
 """`mailmend delivery explain`: why a mail waits.
 
-The command asks running servers over HTTP, with the standard library alone.
+The command asks running servers over HTTP.
 """
 
-import http.client
 import json
 import os
 import ssl
@@ -21,10 +20,11 @@ from mailmend.admin.frame.caller import Caller
 from mailmend.admin.frame.command import Command, Shared, Values
 from mailmend.admin.frame.document import Document, Part
 from mailmend.admin.frame.options import FILE, option
-from mailmend.admin.frame.settings import is_here, reason_of
+from mailmend.admin.frame.settings import reason_of
 from mailmend.admin.frame.values import printable
 from mailmend.model.errors import AccessDenied, BadSettings, CannotReach, ExitCode, NotThere, UnsafeRequest, WrongUse
-from mailmend.model.grammar import can_be_looked_up
+from mailmend.model.grammar import can_be_looked_up, is_here
+from mailmend.repair.http_client import NoAnswer, ask
 
 ANSWER_SECONDS: Final = 30
 _ANSWER_BYTES_MAX: Final = 16_777_216
@@ -64,31 +64,26 @@ def asked(server: SplitResult, path: str, token: str | None, authorities: Path |
     """
     host = server.hostname or ""
     place = f"{server.hostname}:{server.port}"
+    trusted = None
     if server.scheme == "https":
-        connection: http.client.HTTPConnection = http.client.HTTPSConnection(
-            host, server.port, timeout=ANSWER_SECONDS, context=_trusted(authorities)
-        )
+        trusted = _trusted(authorities)
     elif token and not is_here(host):
         raise UnsafeRequest(f"the token would go to {place} in the clear", mend="Ask over https://.")
-    else:
-        connection = http.client.HTTPConnection(host, server.port, timeout=ANSWER_SECONDS)
     headers = {}
     if token:
         headers["Authorization"] = f"Bearer {token}"
+    url = f"{server.scheme}://{server.netloc}{path}"
     try:
-        connection.request("GET", path, headers=headers)
-        answer = connection.getresponse()
-        return HttpAnswer(answer.status, json.loads(answer.read(_ANSWER_BYTES_MAX)))
-    except (OSError, http.client.HTTPException) as error:
+        answer = ask("GET", url, seconds=ANSWER_SECONDS, bytes_max=_ANSWER_BYTES_MAX, headers=headers, trusted=trusted)
+        return HttpAnswer(answer.status, json.loads(answer.content))
+    except NoAnswer as error:
         raise CannotReach(
-            f"{place} does not answer: {error}", mend="Is it there, with --http at that address?"
+            f"{place} does not answer: {error.what}", mend="Is it there, with --http at that address?"
         ) from error
     except ValueError as error:
         raise CannotReach(
             f"{place} answers, but is not a server of mailmend", mend="Is it the right address?"
         ) from error
-    finally:
-        connection.close()
 
 
 def _trusted(authorities: Path | None) -> ssl.SSLContext:

@@ -6,7 +6,6 @@ the environment or from the settings file may hold it, as RabbitMQ's own URIs do
 raises WrongUse for a text that it cannot read, without showing a secret of it.
 """
 
-import ipaddress
 import re
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -23,7 +22,7 @@ from mailmend.mailqueue.rabbitmq.broker.settings import AMQP_PORT, BrokerSetting
 from mailmend.mailqueue.rules.blob_ids import BlobNaming, BlobsMode
 from mailmend.model.durations import format_duration
 from mailmend.model.errors import BadSettings, WrongUse
-from mailmend.model.grammar import can_be_looked_up
+from mailmend.model.grammar import can_be_looked_up, is_here
 from mailmend.model.ids import QueueName
 from mailmend.model.names import keyspace_spelling
 
@@ -353,13 +352,6 @@ def without_secrets(url: str) -> str:
 
 def _without_user_and_query(rest: str) -> str:
     return rest.rpartition("@")[2].partition("?")[0]
-
-
-def is_here(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 _BROKER_FORM: Final = "Write it like amqp://broker.example.org:5672/vhost, or amqps:// for an encrypted connection."

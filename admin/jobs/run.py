@@ -1,11 +1,9 @@
 """`mailmend jobs run`: one run of a job, in this process, and the messages about its end.
 
-Telling changes nothing of the run: a message that fails is a sentence in the log. Only the standard
-library is used; no redirect is followed, and no message shows more of the address than its host,
-for the rest is often a secret.
+Telling changes nothing of the run: a message that fails is a sentence in the log. No redirect is
+followed, and no message shows more of the address than its host, for the rest is often a secret.
 """
 
-import http.client
 import json
 import os
 import subprocess
@@ -13,8 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from http import HTTPStatus
 from typing import Any, Final, NamedTuple
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 from uuid import UUID
 
 import click
@@ -45,6 +44,7 @@ from mailmend.admin.jobs.schedule import LATE, Turn, ends_at, is_open, turn_mean
 from mailmend.model.errors import INTERRUPTED, CannotReach, ExitCode, MailmendError, UnsafeRequest
 from mailmend.model.instants import MICROS, instant_of
 from mailmend.model.ports import Clock
+from mailmend.repair.http_client import NoAnswer, ask
 from mailmend.repair.ledger.jobs import BY_SOMEBODY, JobPause, JobRun, JobRuns
 from mailmend.repair.ledger.runs import TO_END, RunLimits, RunState
 from mailmend.repair.log_fields import put_log_field
@@ -89,30 +89,21 @@ def _run_command(words: Any, text: str, _: Clock) -> None:
 
 
 def _post(url: Any, text: str, clock: Clock) -> None:
-    parts = urlsplit(str(url))
     deadline = clock.micros() + TELLING_SECONDS * MICROS
-    Retries(clock, _POLICY).call(lambda: _posted(parts, text), deadline)
+    Retries(clock, _POLICY).call(lambda: _posted(str(url), text), deadline)
 
 
-def _posted(parts: SplitResult, text: str) -> None:
-    kind: type[http.client.HTTPConnection] = http.client.HTTPConnection
-    if parts.scheme == "https":
-        kind = http.client.HTTPSConnection
-    connection = kind(parts.hostname or "", parts.port, timeout=ANSWER_SECONDS)
-    path = parts.path or "/"
-    if parts.query:
-        path += f"?{parts.query}"
+def _posted(url: str, text: str) -> None:
+    host = urlsplit(url).hostname
+    headers = {"Content-Type": "application/json"}
     try:
-        connection.request("POST", path, text.encode(), {"Content-Type": "application/json"})
-        status = connection.getresponse().status
-    except (OSError, http.client.HTTPException) as error:
-        raise CannotReach(f"tell_webhook at {parts.hostname} does not answer: {error}") from error
-    finally:
-        connection.close()
-    if status in _LATER or status >= http.client.INTERNAL_SERVER_ERROR:
-        raise CannotReach(f"tell_webhook at {parts.hostname} answers {status}")
-    if not http.client.OK <= status < http.client.MULTIPLE_CHOICES:
-        raise MailmendError(f"tell_webhook at {parts.hostname} answers {status}")
+        status = ask("POST", url, text.encode(), seconds=ANSWER_SECONDS, bytes_max=0, headers=headers).status
+    except NoAnswer as error:
+        raise CannotReach(f"tell_webhook at {host} does not answer: {error.what}") from error
+    if status in _LATER or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        raise CannotReach(f"tell_webhook at {host} answers {status}")
+    if not HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
+        raise MailmendError(f"tell_webhook at {host} answers {status}")
 
 
 class Worked(NamedTuple):

@@ -6,8 +6,8 @@ whose version the program prefers is taken; the error names each Java of a wrong
 
 Each program has a list of its jars in the repository (`pinned/`): the SHA-256 of the jar that was
 tested, and its path in a Maven repository, as `sha256sum` writes them. The jars are fetched over
-HTTPS from Maven Central, or from the mirror that `MAILMEND_MAVEN_REPOSITORY` names; `https_proxy`
-and `no_proxy` are followed. Nothing is resolved, so no description of a module is read.
+HTTPS from Maven Central, or from the mirror that `MAILMEND_MAVEN_REPOSITORY` names, through the proxy
+that the environment names. Nothing is resolved, so no description of a module is read.
 
 Jars are fetched into a folder of their own and moved into place as a whole, under a lock: a reader
 sees all of them or none, and of two processes that need them at once one waits for the other. A
@@ -24,14 +24,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from http.client import HTTPException
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import Final
-from urllib.error import HTTPError, URLError
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
-from urllib.request import Request, urlopen
 
 from mailmend.admin.frame.environments import environment_of_others
 from mailmend.admin.local.folders import home_of, locked
@@ -39,6 +36,7 @@ from mailmend.admin.local.server import Machine
 from mailmend.model.errors import CannotReach, JavaMissing, LocalServerError, WrongUse
 from mailmend.model.ports import Progress, Silent
 from mailmend.repair.clock import SystemClock
+from mailmend.repair.http_client import download
 from mailmend.repair.retries import Retries, RetryPolicy
 
 VERSION_SECONDS_MAX: Final = 30.0
@@ -183,10 +181,9 @@ REPOSITORY: Final = "https://repo1.maven.org/maven2"
 REPOSITORY_VARIABLE: Final = "MAILMEND_MAVEN_REPOSITORY"
 """The address of a mirror; a user and a password in it are sent to the mirror and shown nowhere."""
 
-_ANSWER_SECONDS_MAX: Final = 60.0
+_SILENT_SECONDS_MAX: Final = 60.0
 _RETRIES: Final = Retries(SystemClock(), RetryPolicy(retries=2, wait_seconds_min=0.2, wait_seconds_max=5.0))
 _AT_ONCE: Final = 4
-_CHUNK_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,55 +312,52 @@ class MavenRepository:
         Raises:
             LocalServerError: it could not be fetched, or is not the jar that was tested.
         """
-        request = Request(f"{self.address}/{quote(path)}")  # noqa: S310 (`of` allows three schemes)
-        if self.authorization:
-            # A mirror may redirect to a store of another owner, which must not see the password.
-            request.add_unredirected_header("Authorization", self.authorization)
+        url = f"{self.address}/{quote(path)}"
         jar = folder / PurePosixPath(path).name
         part = jar.with_suffix(".part")
         try:
-            _RETRIES.call(lambda: _download(request, part))
+            status = _RETRIES.call(lambda: self._copy(url, part))
         except (OSError, CannotReach) as error:
-            raise LocalServerError(
-                f"{request.full_url} could not be fetched: {error}",
-                mend="Jars are fetched once; the next start goes on with those that are missing. Behind a proxy, set "
-                f"https_proxy; {REPOSITORY_VARIABLE} is the address of a mirror, https://... or file:///... .",
-            ) from error
+            raise _not_fetched(url, str(error)) from error
+        if status != HTTPStatus.OK:
+            raise _not_fetched(url, _refusal(status))
         if _digest(part) != digest:
             part.unlink()
             raise LocalServerError(
-                f"{request.full_url} is not the jar that was tested",
+                f"{url} is not the jar that was tested",
                 mend="A mirror or a proxy may have changed it. It was not used; the next start fetches it again.",
             )
         part.rename(jar)
 
+    def _copy(self, url: str, part: Path) -> int:
+        """Save what a repository answers, and return the status.
 
-def _download(request: Request, place: Path) -> None:
-    """Save what a repository answers.
-
-    Raises:
-        CannotReach: the same download may succeed a moment later.
-        OSError: it will not: the jar is not there, or the disk is full.
-    """
-    try:
-        with urlopen(request, timeout=_ANSWER_SECONDS_MAX) as answer, place.open("wb") as file:  # noqa: S310
-            shutil.copyfileobj(answer, file, _CHUNK_BYTES)
-            promised = answer.headers["Content-Length"]
-    except (OSError, HTTPException) as error:
-        if may_pass(error):
-            raise CannotReach(str(error)) from error
-        raise
-    # urllib takes an early end of the connection for the end of the file.
-    received = place.stat().st_size
-    if promised and received != int(promised):
-        raise CannotReach(f"the connection ended after {received} of {promised} bytes")
+        Raises:
+            CannotReach: the same download may succeed a moment later.
+            OSError: the disk is full, or the folder that is the repository does not have the jar.
+        """
+        if url.startswith("file:"):
+            shutil.copyfile(unquote(urlsplit(url).path), part)
+            return HTTPStatus.OK
+        headers = {}
+        if self.authorization:
+            headers["Authorization"] = self.authorization
+        status = download(url, part, silent_seconds=_SILENT_SECONDS_MAX, headers=headers)
+        if status >= HTTPStatus.INTERNAL_SERVER_ERROR or status == HTTPStatus.TOO_MANY_REQUESTS:
+            raise CannotReach(_refusal(status))
+        return status
 
 
-def may_pass(error: OSError | HTTPException) -> bool:
-    """Whether an error of a download is a broken connection, or a server in trouble."""
-    if isinstance(error, HTTPError):
-        return error.code >= HTTPStatus.INTERNAL_SERVER_ERROR or error.code == HTTPStatus.TOO_MANY_REQUESTS
-    return isinstance(error, URLError | TimeoutError | ConnectionError | HTTPException)
+def _refusal(status: int) -> str:
+    return f"the repository answers {status}"
+
+
+def _not_fetched(url: str, reason: str) -> LocalServerError:
+    return LocalServerError(
+        f"{url} could not be fetched: {reason}",
+        mend="Jars are fetched once; the next start goes on with those that are missing. Behind a proxy, set "
+        f"https_proxy; {REPOSITORY_VARIABLE} is the address of a mirror, https://... or file:///... .",
+    )
 
 
 TITLE: Final = "Spark's Cassandra connector"

@@ -10,7 +10,6 @@ that it is up. Nothing secret is sent, so no server's certificate is verified.
 """
 
 import errno
-import http.client
 import secrets
 import socket
 import ssl
@@ -27,8 +26,10 @@ import psutil
 from mailmend.admin.local.folders import read_json
 from mailmend.model.errors import LocalServerError
 from mailmend.model.ports import Clock
+from mailmend.repair.http_client import NoAnswer, ask
 
 _POLL_SECONDS: Final = 0.05
+_ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
 _SAME_START_SECONDS: Final = 1.0
 """The start is given in ticks since boot and the time of boot: setting the clock moves it a little."""
 
@@ -294,15 +295,15 @@ def http_answer(
     host: str, port: int, path: str, headers: Mapping[str, str], seconds_max: float = _SECONDS_MAX
 ) -> tuple[int, bytes]:
     """Status and body of a GET; 0 and nothing where no web server answers."""
-    connection = http.client.HTTPConnection(host, port, timeout=seconds_max)
+    place = host
+    if ":" in host:
+        place = f"[{host}]"
     try:
-        connection.request("GET", path, headers=dict(headers))
-        answer = connection.getresponse()
-        return answer.status, answer.read()
-    except (OSError, http.client.HTTPException):
+        return ask(
+            "GET", f"http://{place}:{port}{path}", seconds=seconds_max, bytes_max=_ANSWER_BYTES_MAX, headers=headers
+        )
+    except NoAnswer:
         return 0, b""
-    finally:
-        connection.close()
 
 
 def unverified() -> ssl.SSLContext:

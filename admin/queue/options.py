@@ -37,7 +37,6 @@ from mailmend.admin.frame.settings import (
     Store,
     first_line,
     has_password,
-    is_here,
     is_pulsar,
     parse_blobs,
     refuse_missing_folder,
@@ -59,7 +58,7 @@ from mailmend.mailqueue.pulsar.settings import PulsarForm
 from mailmend.mailqueue.queue import IDS_MAX
 from mailmend.mailqueue.rules.mails import Whereabouts, queue_name
 from mailmend.model.errors import BadSettings, WrongUse
-from mailmend.model.grammar import wanted_mailbox
+from mailmend.model.grammar import is_here, wanted_mailbox
 from mailmend.model.ids import QueueName
 
 LOCAL_BUCKET: Final = "mailmend"

@@ -1,12 +1,12 @@
 """Pulsar's admin API: the topics of a namespace, their policies, and what was acknowledged."""
 
 import asyncio
-import http.client
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from enum import Enum
+from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -90,7 +90,7 @@ def _span(**length: int) -> timedelta | None:
 
 
 _EARLIEST: Final = json.dumps({"ledgerId": -1, "entryId": -1, "partitionIndex": -1}).encode()
-_DONE: Final = frozenset({http.client.OK, http.client.NO_CONTENT, http.client.CONFLICT})
+_DONE: Final = frozenset({HTTPStatus.OK, HTTPStatus.NO_CONTENT, HTTPStatus.CONFLICT})
 _PARTITION: Final = re.compile(r"-partition-\d+$")
 
 
@@ -131,7 +131,7 @@ class PulsarAdmin:
 
     async def version(self) -> str:
         status, content = await asyncio.to_thread(self._http.answer, "GET", "admin/v2/brokers/version")
-        if status != http.client.OK:
+        if status != HTTPStatus.OK:
             raise self._http.refusal(status)
         return content.decode(errors="replace").strip('" \n')
 
@@ -155,7 +155,7 @@ class PulsarAdmin:
         """
         path = self._subscription(topic, subscription)
         status, _ = await asyncio.to_thread(self._http.answer, "PUT", path, _EARLIEST)
-        if status not in {*_DONE, http.client.PRECONDITION_FAILED}:
+        if status not in {*_DONE, HTTPStatus.PRECONDITION_FAILED}:
             raise self._http.refusal(status)
         return status in _DONE
 
@@ -163,7 +163,7 @@ class PulsarAdmin:
         """Delete a subscription without consumers; a missing one is fine."""
         path = self._subscription(topic, subscription)
         status, _ = await asyncio.to_thread(self._http.answer, "DELETE", path)
-        if status not in {*_DONE, http.client.NOT_FOUND}:
+        if status not in {*_DONE, HTTPStatus.NOT_FOUND}:
             raise self._http.refusal(status)
 
     async def backlog(self, partition: str, subscription: str) -> PartitionBacklog | None:
@@ -220,14 +220,14 @@ class PulsarAdmin:
     async def _value(self, path: str) -> Any:
         """The value of a policy; None where none is set, or the thing is not there."""
         status, content = await asyncio.to_thread(self._http.answer, "GET", path)
-        if status == http.client.METHOD_NOT_ALLOWED:
+        if status == HTTPStatus.METHOD_NOT_ALLOWED:
             raise BrokerDenied(
                 f"the broker's HTTP API at {self._http.place} tells no policies of topics",
                 mend="Set topicLevelPoliciesEnabled and systemTopicEnabled in broker.conf.",
             )
-        if status not in {http.client.OK, http.client.NOT_FOUND}:
+        if status not in {HTTPStatus.OK, HTTPStatus.NOT_FOUND}:
             raise self._http.refusal(status)
-        if not content or status != http.client.OK:
+        if not content or status != HTTPStatus.OK:
             return None
         return self._http.parsed(content, lambda found: found)
 
@@ -241,9 +241,9 @@ class PulsarAdmin:
     async def _content(self, path: str) -> bytes | None:
         """The answer; None where the thing is not there."""
         status, content = await asyncio.to_thread(self._http.answer, "GET", path)
-        if status == http.client.NOT_FOUND:
+        if status == HTTPStatus.NOT_FOUND:
             return None
-        if status != http.client.OK:
+        if status != HTTPStatus.OK:
             raise self._http.refusal(status)
         return content
 

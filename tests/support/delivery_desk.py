@@ -8,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
 
-import httpx
+import httpx2
 
 from mailmend.admin.delivery.desk import DeliveryDesk, PoliciesInForce
 from mailmend.admin.delivery.http.routes import DELIVERIES
@@ -113,9 +113,9 @@ class DeliveryWorld:
     @asynccontextmanager
     async def client(
         self, access: Access | None = None, token: str | None = None, host: str = "127.0.0.1:8000"
-    ) -> AsyncIterator[httpx.AsyncClient]:
+    ) -> AsyncIterator[httpx2.AsyncClient]:
         app = application(DELIVERIES, self.desk, access or Access())
-        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+        transport = httpx2.ASGITransport(app, raise_app_exceptions=False)
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        async with httpx.AsyncClient(transport=transport, base_url=f"http://{host}", headers=headers) as found:
+        async with httpx2.AsyncClient(transport=transport, base_url=f"http://{host}", headers=headers) as found:
             yield found

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 
 from mailmend.admin.frame.http.access import Access
 from mailmend.admin.frame.http.application import application
@@ -114,8 +114,8 @@ class TaskWorld:
     @asynccontextmanager
     async def client(
         self, access: Access | None = None, token: str | None = None, host: str = "127.0.0.1:8000"
-    ) -> AsyncIterator[httpx.AsyncClient]:
-        transport = httpx.ASGITransport(application(JOBS, self.desk, access or Access()), raise_app_exceptions=False)
+    ) -> AsyncIterator[httpx2.AsyncClient]:
+        transport = httpx2.ASGITransport(application(JOBS, self.desk, access or Access()), raise_app_exceptions=False)
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        async with httpx.AsyncClient(transport=transport, base_url=f"http://{host}", headers=headers) as found:
+        async with httpx2.AsyncClient(transport=transport, base_url=f"http://{host}", headers=headers) as found:
             yield found

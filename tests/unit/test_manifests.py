@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import click
-import httpx
+import httpx2
 import kubernetes_validate
 import pytest
 import yaml
@@ -151,7 +151,7 @@ async def test_the_server_of_jobs_shows_that_it_lives_where_no_part_of_it_is_ask
     """At no desk, without a token, and by its address, as the kubelet asks: so it lives while Cassandra is away."""
     app = application(JOBS, None, Access(parse_tokens([f"probe read {'0' * 32}"], "tokens")))
 
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="https://10.1.2.3:8443") as kubelet:
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="https://10.1.2.3:8443") as kubelet:
         assert (await kubelet.get("/openapi.json")).status_code == 200
 
 

@@ -20,9 +20,9 @@ import click
 from mailmend.admin.frame.command import Shared, Values
 from mailmend.admin.frame.extras import imported
 from mailmend.admin.frame.options import FILE, option
-from mailmend.admin.frame.settings import is_here, parse_port, reason_of
+from mailmend.admin.frame.settings import parse_port, reason_of
 from mailmend.model.errors import BadSettings, UnsafeRequest, WrongUse
-from mailmend.model.grammar import can_be_looked_up
+from mailmend.model.grammar import can_be_looked_up, is_here
 from mailmend.model.texts import wellformed
 
 TOKEN_CHARACTERS_MIN: Final = 20

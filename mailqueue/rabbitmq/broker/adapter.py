@@ -5,7 +5,6 @@ yet handed out are dropped, and the others cannot be settled any more.
 """
 
 import asyncio
-import http.client
 import logging
 import re
 from collections.abc import (
@@ -20,6 +19,7 @@ from collections.abc import (
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
@@ -101,7 +101,7 @@ class Management:
     def _alarms(self) -> tuple[str, ...]:
         """The alarms; empty where the broker has no such endpoint, or refuses it. The API tells one as an error."""
         status, content = self._http.answer("GET", _ALARMS)
-        if status != http.client.SERVICE_UNAVAILABLE:
+        if status != HTTPStatus.SERVICE_UNAVAILABLE:
             return ()
         return self._http.parsed(content, _alarms_of)
 

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
-import httpx
+import httpx2
 import pytest
 
 from mailmend.admin.delivery import serve as delivery
@@ -61,7 +61,7 @@ def test_whoever_asks_over_http_is_answered_while_the_server_works(shell: QueueS
     def asked() -> list[int]:
         """Whether it is ready, what is in the queue, with and without a token."""
         url = f"http://127.0.0.1:{port}"
-        with httpx.Client(transport=httpx.HTTPTransport(retries=RETRIES), base_url=url, timeout=60) as client:
+        with httpx2.Client(transport=httpx2.HTTPTransport(retries=RETRIES), base_url=url, timeout=60) as client:
             codes = [client.get(path).status_code for path in ("/ready", "/entries")]
             codes.append(client.get("/entries", headers={"Authorization": f"Bearer {secret}"}).status_code)
         return codes
@@ -79,12 +79,12 @@ def test_who_trusts_its_authority_is_answered_over_tls(shell: QueueShell, tmp_pa
 
     def asked() -> list[int | None]:
         """The status of each call; None: there was no answer."""
-        with httpx.Client(transport=httpx.HTTPTransport(retries=RETRIES, verify=trusted), timeout=60) as client:
+        with httpx2.Client(transport=httpx2.HTTPTransport(retries=RETRIES, verify=trusted), timeout=60) as client:
             codes: list[int | None] = [client.get(f"https://127.0.0.1:{port}/ready").status_code]
         for url in (f"https://127.0.0.1:{port}/ready", f"http://127.0.0.1:{port}/ready"):
             try:
-                codes.append(httpx.get(url, timeout=60).status_code)
-            except httpx.TransportError:
+                codes.append(httpx2.get(url, timeout=60).status_code)
+            except httpx2.TransportError:
                 codes.append(None)
         return codes
 

@@ -10,7 +10,6 @@ from mailmend.admin.frame.settings import (
     BlobsAddress,
     Store,
     has_password,
-    is_here,
     parse_blobs,
     parse_broker,
     parse_management,
@@ -170,11 +169,3 @@ def test_james_may_keep_blobs_in_cassandra() -> None:
 def test_a_place_is_reported_without_keys() -> None:
     address = BlobsAddress(Store.S3, "mails", "https://s3.example.org")
     assert address.place == "the bucket mails at https://s3.example.org"
-
-
-@pytest.mark.parametrize(
-    ("host", "here"),
-    [("127.0.0.1", True), ("127.0.1.1", True), ("::1", True), ("localhost", True), ("10.0.0.1", False), ("x.y", False)],
-)
-def test_what_is_this_machine(host: str, here: bool) -> None:
-    assert is_here(host) is here

@@ -14,6 +14,8 @@ from mailmend.mailqueue.broker_tls import BrokerTls
 from mailmend.mailqueue.rabbitmq.broker.adapter import DELIVERY_LIMIT_DEFAULT, Management, QueueFacts, facts_of
 from mailmend.mailqueue.rabbitmq.broker.settings import ManagementSettings
 from mailmend.model.errors import BrokerDenied, BrokerUnreachable
+from tests.support.answering import answering
+from tests.support.proxies import set_proxies, small_server
 
 PASSWORD = "of-nobody-at-all"
 QUORUM = {"type": "quorum", "messages_unacknowledged": 0}
@@ -92,6 +94,31 @@ def test_nobody_there_is_reported_with_the_option() -> None:
     assert "http://127.0.0.1:1" in caught.value.what
     assert PASSWORD not in str(caught.value)
     assert "--broker-management" in caught.value.mend
+
+
+def test_a_broker_beyond_a_proxy_is_asked_through_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless it is among the exceptions, or on this machine."""
+    with small_server(content=b'{"items": []}') as proxy:
+        set_proxies(monkeypatch, HTTP_PROXY=proxy.url, NO_PROXY="0.0.0.0")
+        assert ask("http://broker.example.org:15672") == QueueFacts(0, None, counted=0)
+        for host in ("127.0.0.1", "0.0.0.0"):
+            with pytest.raises(BrokerUnreachable, match="Connection refused"):
+                ask(f"http://{host}:1")
+    assert [line.partition("?")[0] for line in proxy.asked] == [
+        "GET http://broker.example.org:15672/api/queues/a%2Fb",
+        "GET http://broker.example.org:15672/api/health/checks/alarms",
+    ]
+    assert proxy.seen[0]["Authorization"].startswith("Basic ")
+
+
+def test_tls_at_a_plain_address_is_named_as_what_it_may_be() -> None:
+    alert = b"\x15\x03\x01\x00\x02\x02\x46"
+    with (
+        answering(lambda connection: connection.sendall(alert)) as port,
+        pytest.raises(BrokerUnreachable) as caught,
+    ):
+        ask(f"http://127.0.0.1:{port}")
+    assert caught.value.what.endswith("what answers there does not speak HTTP; perhaps TLS, that is https://")
 
 
 def test_https_where_no_tls_is_spoken_is_reported() -> None:

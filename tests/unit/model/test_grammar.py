@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mailmend.model.errors import WrongUse
-from mailmend.model.grammar import comparable_mailbox, wanted_domain, wanted_mailbox
+from mailmend.model.grammar import comparable_mailbox, is_here, wanted_domain, wanted_mailbox
 
 
 @pytest.mark.parametrize(
@@ -89,3 +89,11 @@ def test_what_is_looked_for_has_one_form(text: str) -> None:
 def test_a_mail_to_a_domain_beyond_ascii_is_found_both_ways() -> None:
     assert comparable_mailbox("bob@bücher.example") == wanted_mailbox("bob@xn--bcher-kva.example")
     assert comparable_mailbox("bob@xn--bcher-kva.example") == wanted_mailbox("bob@bücher.example")
+
+
+@pytest.mark.parametrize(
+    ("host", "here"),
+    [("127.0.0.1", True), ("127.0.1.1", True), ("::1", True), ("localhost", True), ("10.0.0.1", False), ("x.y", False)],
+)
+def test_what_is_this_machine(host: str, here: bool) -> None:
+    assert is_here(host) is here

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 
 from mailmend.admin.local.processes import free_port
@@ -306,7 +306,7 @@ def test_patterns_that_took_for_ever_leave_a_server_that_delivers(
         client.sendmail("ann@example.org", ["bob@example.org"], b"X-Job: " + b"a" * 26 + b"!\r\n" + LETTER)
     until(lambda: len(sink.mails) == 1)
     query = {"recipient": "*" * 100 + "x"}
-    answer = httpx.get(f"http://{where}/entries", params=query, headers={"Authorization": f"Bearer {token}"})
+    answer = httpx2.get(f"http://{where}/entries", params=query, headers={"Authorization": f"Bearer {token}"})
     queue.put("after")
     until(lambda: len(sink.mails) == 2)
     server.send_signal(signal.SIGTERM)
@@ -383,7 +383,7 @@ def test_what_is_suspended_or_limited_waits_on_every_server_until_that_is_remove
     removed = queue.line("suspend", "remove", "spool", suspended.json["suspension"]["id"])
     assert removed.code == 0, removed.err
     until(lambda: len(sink.mails) == 3)
-    with httpx.Client(base_url=f"http://{where}") as client:
+    with httpx2.Client(base_url=f"http://{where}") as client:
         entries = client.get("/entries").json()["entries"]
         assert [(one["recipient"], one["state"]) for one in entries] == [("dan@example.net", "active")]
         gone = client.delete(f"/conditions/{limited.json['condition']['id']}")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import httpx
+import httpx2
 import pytest
 
 from mailmend.admin.local.processes import free_port
@@ -127,7 +127,7 @@ def test_james_task_over_tls_mends_a_damage_and_tells_it_in_james_words(
         *("--listen", f"127.0.0.1:{port}", "--tokens-file", str(tokens)),
         *("--listen-tls-cert", str(own.certificate), "--listen-tls-key", str(own.key)),
     )
-    client = httpx.Client(
+    client = httpx2.Client(
         base_url=f"https://127.0.0.1:{port}",
         verify=ssl.create_default_context(cafile=signer.file),
         headers={"Authorization": f"Bearer {REPAIR}"},
@@ -172,7 +172,7 @@ def test_james_collection_removes_the_blobs_that_nothing_refers_to(
     port = free_port(["127.0.0.1"])
     serve("log", "--listen", f"127.0.0.1:{port}")
 
-    with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=SECONDS_MAX) as client:
+    with httpx2.Client(base_url=f"http://127.0.0.1:{port}", timeout=SECONDS_MAX) as client:
         until(lambda: _answers(client))
         posted = client.delete("/blobs?scope=unreferenced")
         task = client.get(f"{posted.headers['location']}/await?timeout=100s").json()
@@ -183,10 +183,10 @@ def test_james_collection_removes_the_blobs_that_nothing_refers_to(
     assert {row["id"] for row in mail.tables.scan(Scan(BLOBS, ("id",)))} == {needed}
 
 
-def _answers(client: httpx.Client) -> bool:
+def _answers(client: httpx2.Client) -> bool:
     try:
         return client.get("/healthcheck").status_code == 200
-    except httpx.ConnectError:
+    except httpx2.ConnectError:
         return False
 
 

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from mailmend.model.ids import EnqueueId
@@ -35,12 +35,12 @@ async def world(tmp_path: Path) -> AsyncIterator[DeliveryWorld]:
 
 
 @pytest.fixture
-async def client(world: DeliveryWorld) -> AsyncIterator[httpx.AsyncClient]:
+async def client(world: DeliveryWorld) -> AsyncIterator[httpx2.AsyncClient]:
     async with world.client() as client:
         yield client
 
 
-async def explained(client: httpx.AsyncClient, name: EnqueueId | str) -> Any:
+async def explained(client: httpx2.AsyncClient, name: EnqueueId | str) -> Any:
     answer = await client.get(f"/explain/{name}")
     assert answer.status_code == 200, answer.text
     (one,) = answer.json()["entries"]
@@ -48,7 +48,7 @@ async def explained(client: httpx.AsyncClient, name: EnqueueId | str) -> Any:
 
 
 async def test_what_is_delivered_and_what_waits_for_its_end_are_explained(
-    world: DeliveryWorld, client: httpx.AsyncClient
+    world: DeliveryWorld, client: httpx2.AsyncClient
 ) -> None:
     """With the address, the counter, and how many are before it; asking changes nothing."""
     first, second, third = [await world.put("bob@one.example") for _ in range(3)]
@@ -70,7 +70,7 @@ async def test_what_is_delivered_and_what_waits_for_its_end_are_explained(
 
 
 async def test_it_is_said_until_when_a_mail_waits_and_from_which_address_it_will_go(
-    world: DeliveryWorld, client: httpx.AsyncClient
+    world: DeliveryWorld, client: httpx2.AsyncClient
 ) -> None:
     """Each address has its own rate; the one that is free first is named, with the time."""
     await world.put("a@slow.example")
@@ -91,7 +91,7 @@ async def test_it_is_said_until_when_a_mail_waits_and_from_which_address_it_will
 
 
 async def test_a_suspension_is_named_with_who_made_it_why_and_until_when(
-    world: DeliveryWorld, client: httpx.AsyncClient
+    world: DeliveryWorld, client: httpx2.AsyncClient
 ) -> None:
     """Of one address: the mail would go from the other."""
     body = {"fields": {"localip": [A]}, "ttl": 3600, "why": "listed; ticket 12"}
@@ -107,7 +107,7 @@ async def test_a_suspension_is_named_with_who_made_it_why_and_until_when(
 
 
 async def test_what_follows_an_attempt_is_named_while_it_goes_on(
-    world: DeliveryWorld, client: httpx.AsyncClient
+    world: DeliveryWorld, client: httpx2.AsyncClient
 ) -> None:
     """Of the recipient that it was ordered of, with who ordered it and why."""
     name = await world.put("bob@one.example", "al@two.example")
@@ -129,7 +129,7 @@ async def test_what_follows_an_attempt_is_named_while_it_goes_on(
     ],
 )
 async def test_each_kind_of_limit_is_explained_in_its_words(
-    world: DeliveryWorld, client: httpx.AsyncClient, domain: str, said: str
+    world: DeliveryWorld, client: httpx2.AsyncClient, domain: str, said: str
 ) -> None:
     """An interval between connections, and a limit of none."""
     for _ in range(2):
@@ -142,7 +142,7 @@ async def test_each_kind_of_limit_is_explained_in_its_words(
 
 
 async def test_who_has_ended_and_waits_for_others_of_its_mail_is_named(
-    world: DeliveryWorld, client: httpx.AsyncClient
+    world: DeliveryWorld, client: httpx2.AsyncClient
 ) -> None:
     """The mail leaves the queue with the last of them."""
     world.relay.seconds = 1
@@ -160,7 +160,7 @@ async def test_who_has_ended_and_waits_for_others_of_its_mail_is_named(
 
 
 async def test_a_mail_that_this_server_does_not_have_is_explained_as_the_queue_knows_it(
-    world: DeliveryWorld, client: httpx.AsyncClient
+    world: DeliveryWorld, client: httpx2.AsyncClient
 ) -> None:
     """Deferred until when, held by whom and why, or with another server."""
     deferred = await world.put("bob@one.example", delay=timedelta(hours=1))
@@ -178,7 +178,7 @@ async def test_a_mail_that_this_server_does_not_have_is_explained_as_the_queue_k
     assert (await client.get("/explain/nothing")).status_code == 404
 
 
-async def test_a_value_that_is_none_of_its_field_is_refused(client: httpx.AsyncClient) -> None:
+async def test_a_value_that_is_none_of_its_field_is_refused(client: httpx2.AsyncClient) -> None:
     """A slip would explain another mail."""
     refused = await client.get("/explain?remote_ip=nowhere")
     assert (refused.status_code, "is no address" in refused.text) == (400, True)

@@ -6,7 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from mailmend.admin.delivery.desk import READERS_MAX
@@ -39,12 +39,12 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
 
 
 @pytest.fixture
-async def client(world: DeliveryWorld) -> AsyncIterator[httpx.AsyncClient]:
+async def client(world: DeliveryWorld) -> AsyncIterator[httpx2.AsyncClient]:
     async with world.client() as client:
         yield client
 
 
-async def recipients(client: httpx.AsyncClient, query: str = "") -> list[tuple[str, str]]:
+async def recipients(client: httpx2.AsyncClient, query: str = "") -> list[tuple[str, str]]:
     answer = await client.get(f"/entries?{query}")
     assert answer.status_code == 200, answer.text
     return [(one["recipient"], one["state"]) for one in answer.json()["entries"]]
@@ -53,7 +53,7 @@ async def recipients(client: httpx.AsyncClient, query: str = "") -> list[tuple[s
 # Recipients
 
 
-async def test_recipients_are_listed_page_by_page(client: httpx.AsyncClient) -> None:
+async def test_recipients_are_listed_page_by_page(client: httpx2.AsyncClient) -> None:
     """A mail's stay together; conditions of one kind are alternatives, those of several must all hold."""
     page = (await client.get("/entries?limit=1")).json()
     assert [one["recipient"] for one in page["entries"]] == ["al@one.example"]
@@ -67,7 +67,7 @@ async def test_recipients_are_listed_page_by_page(client: httpx.AsyncClient) -> 
     ]
 
 
-async def test_a_recipient_is_shown_by_its_id(client: httpx.AsyncClient) -> None:
+async def test_a_recipient_is_shown_by_its_id(client: httpx2.AsyncClient) -> None:
     """And one that is not there is 404, with what to do."""
     listed = (await client.get("/entries?domain=two.example")).json()["entries"][0]
     shown = await client.get(f"/entries/{listed['id']}")
@@ -76,7 +76,7 @@ async def test_a_recipient_is_shown_by_its_id(client: httpx.AsyncClient) -> None
     assert (missing.status_code, "delivery list outgoing" in missing.json()["details"]) == (404, True)
 
 
-async def test_recipients_are_counted_by_what_they_have_in_common(client: httpx.AsyncClient) -> None:
+async def test_recipients_are_counted_by_what_they_have_in_common(client: httpx2.AsyncClient) -> None:
     """By domain, unless something else is said."""
     groups = (await client.get("/entries/groups")).json()["groups"]
     assert [(one["values"], one["recipients"], one["active"]) for one in groups] == [
@@ -111,7 +111,7 @@ async def test_recipients_are_held_and_released_in_the_name_of_the_token(
     assert not [line for line in caplog.records if "bob@" in text_line(line) or OPERATE in text_line(line)]
 
 
-async def test_what_is_to_follow_the_attempt_of_an_active_recipient_is_ordered(client: httpx.AsyncClient) -> None:
+async def test_what_is_to_follow_the_attempt_of_an_active_recipient_is_ordered(client: httpx2.AsyncClient) -> None:
     """And shown with it."""
     active = {"selection": {"recipient": ["al@one.example"]}, "why": "ticket 12", "after_attempt": True}
     ordered = (await client.post("/entries/hold", json=active)).json()
@@ -119,7 +119,7 @@ async def test_what_is_to_follow_the_attempt_of_an_active_recipient_is_ordered(c
     assert (ordered["changed"], ordered["after_attempt"], one["after_attempt"]["kind"]) == (0, 1, "hold")
 
 
-async def test_a_next_attempt_is_moved(client: httpx.AsyncClient) -> None:
+async def test_a_next_attempt_is_moved(client: httpx2.AsyncClient) -> None:
     """To a time from now, or to now."""
     moved = (await client.post("/entries/defer", json={"everything": True, "for": "3h"})).json()
     assert {one["due_at"] for one in (await client.get("/entries?in_state=defer")).json()["entries"]} == {
@@ -130,7 +130,7 @@ async def test_a_next_attempt_is_moved(client: httpx.AsyncClient) -> None:
 
 @pytest.mark.parametrize(("action", "more"), [("bounce", {"why": "wrong list"}), ("delete", {})])
 async def test_what_ends_is_refused_with_the_count_until_it_is_confirmed(
-    client: httpx.AsyncClient, action: str, more: dict[str, str]
+    client: httpx2.AsyncClient, action: str, more: dict[str, str]
 ) -> None:
     """A copy is kept."""
     refused = await client.post(f"/entries/{action}", json={"everything": True, **more})
@@ -173,7 +173,7 @@ async def test_what_ends_is_refused_with_the_count_until_it_is_confirmed(
         ("/conditions", {"fields": [], "everything": True, "then": {"concurency": 1}, "why": "x"}, "body.then"),
     ],
 )
-async def test_what_is_not_meant_is_refused(client: httpx.AsyncClient, path: str, body: Any, said: str) -> None:
+async def test_what_is_not_meant_is_refused(client: httpx2.AsyncClient, path: str, body: Any, said: str) -> None:
     """A slip in a name above all: it would select more."""
     answer = await client.post(path, json=body)
     assert (answer.status_code, said in answer.text) == (400, True), answer.text
@@ -207,7 +207,7 @@ async def test_a_reason_with_half_a_surrogate_pair_is_kept_with_the_rest_of_its_
     ],
     ids=("open", "lists", "objects", "fields", "digits", "exponent", "half a domain", "half a field", "half alone"),
 )
-async def test_json_beyond_every_limit_is_refused_in_words(client: httpx.AsyncClient, path: str, body: str) -> None:
+async def test_json_beyond_every_limit_is_refused_in_words(client: httpx2.AsyncClient, path: str, body: str) -> None:
     """Deep brackets, long numbers, halves of surrogate pairs; nothing is changed."""
     content = body.encode("utf-8", "surrogatepass")
     answer = await client.post(path, content=content, headers={"Content-Type": "application/json"})
@@ -238,7 +238,7 @@ async def test_mails_are_suspended_and_go_again_in_the_name_of_the_token(world: 
 
 
 async def test_what_cannot_be_written_into_the_history_is_in_the_log(
-    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    client: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """And is done all the same."""
 
@@ -299,7 +299,7 @@ async def test_a_condition_of_the_file_behind_one_that_was_set_keeps_its_number(
 # Health, metrics, limits
 
 
-async def test_metrics_are_those_of_the_server(world: DeliveryWorld, client: httpx.AsyncClient) -> None:
+async def test_metrics_are_those_of_the_server(world: DeliveryWorld, client: httpx2.AsyncClient) -> None:
     async with world.delivering():
         await world.clock.pause(5)
         answer = await client.get("/metrics")
@@ -333,12 +333,12 @@ async def test_a_token_may_do_what_its_role_may(
     assert answer.status_code == status
 
 
-async def test_a_body_that_is_too_large_is_not_read(client: httpx.AsyncClient) -> None:
+async def test_a_body_that_is_too_large_is_not_read(client: httpx2.AsyncClient) -> None:
     answer = await client.post("/entries/hold", content=b" " * (BODY_BYTES_MAX + 1))
     assert (answer.status_code, answer.json()["statusCode"]) == (413, 413)
 
 
-async def test_few_calls_read_the_queue_through_at_once(world: DeliveryWorld, client: httpx.AsyncClient) -> None:
+async def test_few_calls_read_the_queue_through_at_once(world: DeliveryWorld, client: httpx2.AsyncClient) -> None:
     """The others are to ask again; what reads little is answered."""
     world.desk._reading = READERS_MAX
     refused = await client.get("/entries")

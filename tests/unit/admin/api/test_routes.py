@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from openapi_spec_validator import validate
 from openapi_spec_validator.validation.exceptions import OpenAPIValidationError
@@ -334,7 +334,7 @@ def test_a_certificate_without_its_key_is_refused(tmp_path: Path) -> None:
 async def test_it_answers_until_it_is_stopped(world: TaskWorld) -> None:
     stop, port = asyncio.Event(), _free_port()
     serving = asyncio.create_task(listen(JOBS, Listening("127.0.0.1", port), world.desk, stop))
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
+    async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
         answer = await client.get("/healthcheck")
         stop.set()
         await serving

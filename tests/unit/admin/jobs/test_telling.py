@@ -12,6 +12,7 @@ import pytest
 from mailmend.admin.jobs.declaration import Tell
 from mailmend.admin.jobs.run import TELLING_SECONDS, tell_all
 from tests.support.clock import VirtualClock
+from tests.support.proxies import set_proxies, small_server
 
 MESSAGE = {"text": "mailmend: job nightly failed", "exit_code": 3}
 
@@ -65,3 +66,21 @@ def test_an_address_is_tried_again_while_it_may_help(answers: tuple[int, ...], t
 
 def test_the_address_is_not_shown() -> None:
     assert "B0" not in repr(Tell(webhook="https://hooks.example.org/T0/B0"))
+
+
+def test_an_address_beyond_a_proxy_is_told_through_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    with small_server() as proxy:
+        set_proxies(monkeypatch, HTTP_PROXY=proxy.url)
+        failures = list(tell_all(Tell(webhook="http://hooks.example.org/T0/B0"), MESSAGE, VirtualClock()))
+
+    assert (failures, proxy.asked) == ([], ["POST http://hooks.example.org/T0/B0"])
+
+
+def test_a_proxy_that_refuses_is_named_and_the_address_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    with small_server(403) as proxy:
+        set_proxies(monkeypatch, HTTPS_PROXY=f"http://me:secret@127.0.0.1:{proxy.port}")
+        (failure,) = tell_all(Tell(webhook="https://hooks.example.org/T0/B0"), MESSAGE, VirtualClock())
+
+    assert failure == (
+        f"tell_webhook at hooks.example.org does not answer: the proxy at 127.0.0.1:{proxy.port} answers: 403 Forbidden"
+    )

@@ -1,28 +1,29 @@
-"""What jars are compared with, where they are fetched from, and which errors are tried again."""
+"""What jars are compared with, and where they are fetched from."""
 
-from email.message import Message
-from http.client import HTTPException, RemoteDisconnected
+import hashlib
 from pathlib import Path
-from urllib.error import HTTPError, URLError
 
 import pytest
 
+from mailmend.admin.local import jars
 from mailmend.admin.local.cassandra_node import RELEASES
 from mailmend.admin.local.jars import (
     JarProgram,
     MavenRepository,
     connector_program,
     differences,
-    may_pass,
     parse_pins,
     pins_of,
 )
 from mailmend.admin.local.pulsar import PULSAR
 from mailmend.admin.local.s3proxy import S3PROXY
-from mailmend.model.errors import WrongUse
+from mailmend.model.errors import LocalServerError, WrongUse
+from mailmend.repair.retries import Retries, RetryPolicy
 from mailmend.spark_repair.session import CONNECTORS
+from tests.support.clock import VirtualClock
 from tests.support.james_jars import PINNED
 from tests.support.james_jars import PROGRAM as JAMES
+from tests.support.proxies import set_proxies, small_server
 
 PROGRAMS = (*RELEASES.values(), PULSAR, S3PROXY, *map(connector_program, CONNECTORS.values()))
 
@@ -107,23 +108,39 @@ def test_an_address_of_another_kind_is_refused_without_its_password() -> None:
     assert "secret" not in str(caught.value)
 
 
-def _refused(status: int) -> HTTPError:
-    return HTTPError("https://maven.example", status, "", Message(), None)
+JAR = b"a jar"
+DIGEST = hashlib.sha256(JAR).hexdigest()
 
 
-@pytest.mark.parametrize(
-    ("error", "again"),
-    [
-        (_refused(404), False),
-        (_refused(407), False),
-        (_refused(429), True),
-        (_refused(503), True),
-        (URLError("no address"), True),
-        (RemoteDisconnected(""), True),
-        (TimeoutError(), True),
-        (OSError(28, "No space left on device"), False),
-    ],
-    ids=["not found", "no login", "too many", "in trouble", "no address", "closed", "slow", "disk full"],
-)
-def test_what_may_pass_is_tried_again(error: OSError | HTTPException, again: bool) -> None:
-    assert may_pass(error) == again
+def test_a_jar_beyond_a_proxy_is_fetched_through_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with small_server(content=JAR) as proxy:
+        set_proxies(monkeypatch, http_proxy=proxy.url)
+        MavenRepository("http://maven.example.org/all", "Basic bWU6c2VjcmV0").fetch("org/a+b/a.jar", DIGEST, tmp_path)
+
+    assert (tmp_path / "a.jar").read_bytes() == JAR
+    assert proxy.asked == ["GET http://maven.example.org/all/org/a%2Bb/a.jar"]
+    assert proxy.seen[0]["Authorization"] == "Basic bWU6c2VjcmV0"
+
+
+def test_a_mirror_on_this_machine_is_asked_without_the_proxy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    set_proxies(monkeypatch, http_proxy="http://127.0.0.1:1")
+    with small_server(content=JAR) as mirror:
+        MavenRepository(mirror.url).fetch("org/a.jar", DIGEST, tmp_path)
+
+    assert mirror.asked == ["GET /org/a.jar"]
+
+
+@pytest.mark.parametrize(("status", "tries"), [(404, 1), (407, 1), (429, 3), (503, 3)])
+def test_an_answer_that_may_pass_is_asked_for_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, status: int, tries: int
+) -> None:
+    monkeypatch.setattr(jars, "_RETRIES", Retries(VirtualClock(), RetryPolicy(retries=2)))
+    with small_server(status) as mirror, pytest.raises(LocalServerError, match=f"the repository answers {status}"):
+        MavenRepository(mirror.url).fetch("org/a.jar", DIGEST, tmp_path)
+
+    assert len(mirror.asked) == tries
+
+
+def test_a_folder_without_the_jar_is_named(tmp_path: Path) -> None:
+    with pytest.raises(LocalServerError, match=r"org/a.jar could not be fetched: .*No such file"):
+        MavenRepository.of({"MAILMEND_MAVEN_REPOSITORY": tmp_path.as_uri()}).fetch("org/a.jar", DIGEST, tmp_path)
