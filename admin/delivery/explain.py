@@ -74,7 +74,14 @@ def asked(server: SplitResult, path: str, token: str | None, authorities: Path |
         headers["Authorization"] = f"Bearer {token}"
     url = f"{server.scheme}://{server.netloc}{path}"
     try:
-        answer = ask("GET", url, seconds=ANSWER_SECONDS, bytes_max=_ANSWER_BYTES_MAX, headers=headers, trusted=trusted)
+        answer = ask(
+            "GET",
+            url,
+            seconds=ANSWER_SECONDS,
+            bytes_max=_ANSWER_BYTES_MAX,
+            headers=headers,
+            trusted=trusted,
+        )
         return HttpAnswer(answer.status, json.loads(answer.content))
     except NoAnswer as error:
         raise CannotReach(

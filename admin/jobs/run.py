@@ -97,9 +97,10 @@ def _posted(url: str, text: str) -> None:
     host = urlsplit(url).hostname
     headers = {"Content-Type": "application/json"}
     try:
-        status = ask("POST", url, text.encode(), seconds=ANSWER_SECONDS, bytes_max=0, headers=headers).status
+        answer = ask("POST", url, text.encode(), seconds=ANSWER_SECONDS, bytes_max=0, headers=headers)
     except NoAnswer as error:
         raise CannotReach(f"tell_webhook at {host} does not answer: {error.what}") from error
+    status = answer.status
     if status in _LATER or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         raise CannotReach(f"tell_webhook at {host} answers {status}")
     if not HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:

@@ -6,8 +6,8 @@ whose version the program prefers is taken; the error names each Java of a wrong
 
 Each program has a list of its jars in the repository (`pinned/`): the SHA-256 of the jar that was
 tested, and its path in a Maven repository, as `sha256sum` writes them. The jars are fetched over
-HTTPS from Maven Central, or from the mirror that `MAILMEND_MAVEN_REPOSITORY` names, through the proxy
-that the environment names. Nothing is resolved, so no description of a module is read.
+HTTPS from Maven Central, or from the mirror that `MAILMEND_MAVEN_REPOSITORY` names, through the
+proxy that the environment names. Nothing is resolved, so no description of a module is read.
 
 Jars are fetched into a folder of their own and moved into place as a whole, under a lock: a reader
 sees all of them or none, and of two processes that need them at once one waits for the other. A
@@ -181,7 +181,7 @@ REPOSITORY: Final = "https://repo1.maven.org/maven2"
 REPOSITORY_VARIABLE: Final = "MAILMEND_MAVEN_REPOSITORY"
 """The address of a mirror; a user and a password in it are sent to the mirror and shown nowhere."""
 
-_SILENT_SECONDS_MAX: Final = 60.0
+_WAIT_SECONDS_MAX: Final = 60.0
 _RETRIES: Final = Retries(SystemClock(), RetryPolicy(retries=2, wait_seconds_min=0.2, wait_seconds_max=5.0))
 _AT_ONCE: Final = 4
 
@@ -342,7 +342,7 @@ class MavenRepository:
         headers = {}
         if self.authorization:
             headers["Authorization"] = self.authorization
-        status = download(url, part, silent_seconds=_SILENT_SECONDS_MAX, headers=headers)
+        status = download(url, part, wait_seconds=_WAIT_SECONDS_MAX, headers=headers)
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR or status == HTTPStatus.TOO_MANY_REQUESTS:
             raise CannotReach(_refusal(status))
         return status
@@ -355,8 +355,9 @@ def _refusal(status: int) -> str:
 def _not_fetched(url: str, reason: str) -> LocalServerError:
     return LocalServerError(
         f"{url} could not be fetched: {reason}",
-        mend="Jars are fetched once; the next start goes on with those that are missing. Behind a proxy, set "
-        f"https_proxy; {REPOSITORY_VARIABLE} is the address of a mirror, https://... or file:///... .",
+        mend="Jars are fetched once; the next start goes on with those that are missing. "
+        f"Behind a proxy, set https_proxy; {REPOSITORY_VARIABLE} is the address of a mirror, "
+        "https://... or file:///... .",
     )
 
 

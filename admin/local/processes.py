@@ -300,7 +300,11 @@ def http_answer(
         place = f"[{host}]"
     try:
         return ask(
-            "GET", f"http://{place}:{port}{path}", seconds=seconds_max, bytes_max=_ANSWER_BYTES_MAX, headers=headers
+            "GET",
+            f"http://{place}:{port}{path}",
+            seconds=seconds_max,
+            bytes_max=_ANSWER_BYTES_MAX,
+            headers=headers,
         )
     except NoAnswer:
         return 0, b""

@@ -236,7 +236,7 @@ class TestDownloads:
     def test_a_redirect_is_followed_without_the_login(self, tmp_path: Path) -> None:
         with small_server(content=b"jar") as store, small_server(302, headers={"Location": f"{store.url}/x"}) as mirror:
             status = download(
-                f"{mirror.url}/a.jar", tmp_path / "a", silent_seconds=30, headers={"Authorization": f"Basic {SECRET}"}
+                f"{mirror.url}/a.jar", tmp_path / "a", wait_seconds=30, headers={"Authorization": f"Basic {SECRET}"}
             )
 
         assert (status, (tmp_path / "a").read_bytes()) == (200, b"jar")
@@ -245,7 +245,7 @@ class TestDownloads:
 
     def test_an_answer_without_the_file_writes_none(self, tmp_path: Path) -> None:
         with small_server(404) as server:
-            assert download(server.url, tmp_path / "a", silent_seconds=30) == 404
+            assert download(server.url, tmp_path / "a", wait_seconds=30) == 404
         assert not (tmp_path / "a").exists()
 
     def test_a_file_that_ends_early_is_no_answer(self, tmp_path: Path) -> None:
@@ -254,11 +254,11 @@ class TestDownloads:
             connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf")
 
         with answering(half) as port, pytest.raises(NoAnswer, match="received 4 bytes, expected 9"):
-            download(f"http://127.0.0.1:{port}/", tmp_path / "a", silent_seconds=30)
+            download(f"http://127.0.0.1:{port}/", tmp_path / "a", wait_seconds=30)
 
     def test_a_place_that_cannot_be_written_is_no_fault_of_the_server(self, tmp_path: Path) -> None:
         with small_server() as server, pytest.raises(FileNotFoundError):
-            download(server.url, tmp_path / "none" / "a", silent_seconds=30)
+            download(server.url, tmp_path / "none" / "a", wait_seconds=30)
 
 
 def test_the_library_comes_with_the_first_request() -> None:
