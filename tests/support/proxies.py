@@ -43,17 +43,17 @@ class _Answers(BaseHTTPRequestHandler):
     def answer(self) -> None:
         self.note()
         self.rfile.read(int(self.headers.get("Content-Length", "0")))
-        told = self.server.told
-        self.send_response(told.status)
-        for name, value in told.headers.items():
+        small = self.server.small
+        self.send_response(small.status)
+        for name, value in small.headers.items():
             self.send_header(name, value)
-        self.send_header("Content-Length", str(len(told.content)))
+        self.send_header("Content-Length", str(len(small.content)))
         self.end_headers()
-        self.wfile.write(told.content)
+        self.wfile.write(small.content)
 
     def note(self) -> None:
-        self.server.told.asked.append(f"{self.command} {self.path}")
-        self.server.told.seen.append(dict(self.headers))
+        self.server.small.asked.append(f"{self.command} {self.path}")
+        self.server.small.seen.append(dict(self.headers))
 
     do_GET = answer  # noqa: N815 - http.server's names
     do_POST = answer  # noqa: N815
@@ -61,8 +61,8 @@ class _Answers(BaseHTTPRequestHandler):
 
     def do_CONNECT(self) -> None:
         self.note()
-        if self.server.told.status != HTTPStatus.OK:
-            self.send_error(self.server.told.status)
+        if self.server.small.status != HTTPStatus.OK:
+            self.send_error(self.server.small.status)
             return
         with socket.create_connection(("127.0.0.1", self.server.behind)) as behind:
             self.send_response(HTTPStatus.OK)
@@ -75,7 +75,7 @@ class _Answers(BaseHTTPRequestHandler):
 
 
 class _Listener(ThreadingHTTPServer):
-    told: SmallServer
+    small: SmallServer
     behind: int
 
 
@@ -109,17 +109,17 @@ def small_server(
         behind: the port on this machine to which CONNECT leads, whatever host is named.
         wrap: puts the listening socket into TLS.
     """
-    told = SmallServer(0, status, content, dict(headers or {}))
+    small = SmallServer(0, status, content, dict(headers or {}))
     with _Listener(("127.0.0.1", 0), _Answers) as listener:
         if wrap is not None:
             listener.socket = wrap(listener.socket)
-        told.port = listener.server_port
-        listener.told = told
+        small.port = listener.server_port
+        listener.small = small
         listener.behind = behind
         serving = threading.Thread(target=listener.serve_forever, kwargs={"poll_interval": 0.01})
         serving.start()
         try:
-            yield told
+            yield small
         finally:
             listener.shutdown()
             serving.join()

@@ -118,7 +118,7 @@ class TestProxies:
             get(f"http://{FAR}/")
         assert caught.value.what == "[Errno 111] Connection refused (asked through the proxy at 127.0.0.1:1)"
 
-    def test_a_refusal_by_the_proxy_is_told_as_such(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_refusal_by_the_proxy_is_reported_as_such(self, monkeypatch: pytest.MonkeyPatch) -> None:
         with small_server(407) as refusing:
             set_proxies(monkeypatch, HTTPS_PROXY=refusing.url)
             with pytest.raises(NoAnswer) as caught:
@@ -205,7 +205,7 @@ class TestErrors:
             (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf", "peer closed connection"),
         ],
     )
-    def test_a_server_that_does_not_speak_http_is_told_as_such(self, said: bytes, reason: str) -> None:
+    def test_a_server_that_does_not_speak_http_is_reported_as_such(self, said: bytes, reason: str) -> None:
         def answer(connection: socket.socket) -> None:
             connection.recv(65536)
             connection.sendall(said)

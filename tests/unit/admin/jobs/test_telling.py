@@ -68,7 +68,7 @@ def test_the_address_is_not_shown() -> None:
     assert "B0" not in repr(Tell(webhook="https://hooks.example.org/T0/B0"))
 
 
-def test_an_address_beyond_a_proxy_is_told_through_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_beyond_a_proxy_is_reported_through_it(monkeypatch: pytest.MonkeyPatch) -> None:
     with small_server() as proxy:
         set_proxies(monkeypatch, HTTP_PROXY=proxy.url)
         failures = list(tell_all(Tell(webhook="http://hooks.example.org/T0/B0"), MESSAGE, VirtualClock()))
