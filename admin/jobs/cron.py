@@ -6,7 +6,7 @@ days together with the other field (docs/adr/0029).
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 from zoneinfo import ZoneInfo
@@ -32,11 +32,11 @@ class Cron:
     """
 
     text: str
-    minutes: tuple[int, ...] = field(compare=False)
-    hours: tuple[int, ...] = field(compare=False)
-    days: tuple[int, ...] = field(compare=False)
-    months: tuple[int, ...] = field(compare=False)
-    weekdays: tuple[int, ...] = field(compare=False)
+    minutes: tuple[int, ...]
+    hours: tuple[int, ...]
+    days: tuple[int, ...]
+    months: tuple[int, ...]
+    weekdays: tuple[int, ...]
 
     @property
     def plain(self) -> str:

@@ -66,6 +66,11 @@ CASES: tuple[tuple[Aspect, Schema, str], ...] = (
         "different key: noteTable: expected (mailboxid), uid, found (uid), mailboxid",
     ),
     (
+        Aspect.DIFFERENT_KEY,
+        with_table(columns=(KEY, replace(CLUSTER, kind=Kind.PARTITION), VALUE, OWNER)),
+        "different key: noteTable: expected (mailboxid), uid, found (mailboxid, uid)",
+    ),
+    (
         Aspect.DIFFERENT_ORDER,
         with_table(columns=(KEY, replace(CLUSTER, descending=True), VALUE, OWNER)),
         "different clustering order: noteTable: expected uid ASC, found uid DESC",
@@ -225,6 +230,12 @@ def test_an_index_is_the_same_however_its_class_and_target_are_spelled() -> None
 )
 def test_an_index_on_another_column_or_of_another_class_is_different(found: Index) -> None:
     assert aspects(INDEXED, replace(INDEXED, indexes=(found,))) == [(Aspect.DIFFERENT_INDEX, "noteTable", "by_note")]
+
+
+def test_an_index_with_other_options_is_reported_with_its_target_and_class() -> None:
+    (found,) = differences(INDEXED, replace(INDEXED, indexes=(replace(BY_NOTE, options={}),)))
+    same = "notetable (note) using StorageAttachedIndex"
+    assert str(found) == f"different index: noteTable.by_note: expected {same}, found {same}"
 
 
 def test_a_view_is_the_same_however_its_condition_is_spelled() -> None:

@@ -123,6 +123,20 @@ def test_risks_are_those_of_the_tables_that_are_there() -> None:
     assert dropping[1].assessment.worst is Risk.DATA_LOSS
 
 
+def test_a_person_agrees_to_the_risks_of_what_is_sent_alone() -> None:
+    """A statement that took effect already is only written down."""
+    plan = decide("shop", FOLDER, LedgerRecord(applied(FOLDER[:2])), declared_by(FOLDER[:2]))
+    (drop,) = [one for one in plan.statements if "DROP total" in one.migration.cql(one.position)]
+    place = (drop.migration.number, drop.position)
+
+    recorded = planned(place, StatementState.BEGUN, drop.statement.apply(before(place)))
+
+    assert (drop.place, drop.assessment) in plan.risky
+    assert [one.place for one in plan.statements if one.assessment.is_risky] == [asked for asked, _ in plan.risky]
+    assert recorded.statements[0].way is Way.RECORD
+    assert drop.place not in [asked for asked, _ in recorded.risky]
+
+
 def test_an_edited_folder_plans_nothing() -> None:
     edited = folder({**SHOP, "0001_pre_orders.cql": SHOP["0001_pre_orders.cql"] + "\n"})
     with pytest.raises(HistoryMismatch, match=r"edited migration: 0001_pre_orders\.cql") as refused:

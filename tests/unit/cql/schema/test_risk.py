@@ -244,6 +244,7 @@ def test_a_default_that_is_written_out_changes_nothing() -> None:
         (ABSENT, "gc_grace_seconds", ""),
         (ELSEWHERE, "gc_grace_seconds", ""),
         (Name("imapUidTable"), "gc_grace_seconds", "864000"),
+        (Name("imapUidTable"), "default_time_to_live", "0"),
     ],
 )
 def test_a_live_option_is_known_of_live_tables_of_the_keyspace(table: Name, option: str, literal: str) -> None:

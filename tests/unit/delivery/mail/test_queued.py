@@ -100,6 +100,48 @@ def test_a_text_that_is_too_long_is_refused() -> None:
         EntryFilter(attributes={"via": ("*" * 1_001,)})
 
 
+@pytest.mark.parametrize(
+    ("named", "text", "wanted"),
+    [
+        (EntryField.DOMAIN, "Example.ORG", "example.org"),
+        (EntryField.SENDER_DOMAIN, "*.Example.ORG", "*.example.org"),
+        (EntryField.REMOTE_MX, "MX1.Example.ORG", "mx1.example.org"),
+        (EntryField.REMOTE_MX, "192.0.2.1", "192.0.2.1"),
+        (EntryField.SENDER, "<>", "<>"),
+        (EntryField.RECIPIENT, "*@Bücher.example", "*@xn--bcher-kva.example"),
+        (EntryField.REPLY, " 421 busy ", " 421 busy "),
+        (EntryField.JOB, "Job 1", "Job 1"),
+    ],
+)
+def test_what_is_looked_for_takes_the_form_in_which_it_is_compared(named: EntryField, text: str, wanted: str) -> None:
+    assert named.wanted(text) == wanted
+
+
+@pytest.mark.parametrize(
+    ("named", "text", "what"),
+    [
+        (EntryField.DOMAIN, ".example.org", "domain"),
+        (EntryField.SENDER_DOMAIN, "ann@example.org", "domain"),
+        (EntryField.REMOTE_MX, "not a name", "server"),
+        (EntryField.SENDER, "example.org", "mailbox"),
+        (EntryField.RECIPIENT, "example.org", "mailbox"),
+        (EntryField.JOB, " j1", "job"),
+    ],
+)
+def test_what_no_entry_can_have_is_refused(named: EntryField, text: str, what: str) -> None:
+    with pytest.raises(WrongUse, match=what):
+        named.wanted(text)
+
+
+def test_only_names_of_ours_have_cases() -> None:
+    assert {named for named in EntryField if named.has_cases} == {
+        EntryField.TRANSPORT,
+        EntryField.JOB,
+        EntryField.TENANT,
+        EntryField.GROUPING,
+    }
+
+
 def test_the_null_sender_is_named_as_in_smtp() -> None:
     """It has no domain."""
     assert EntryFilter(**texts(EntryField.SENDER, "<>")).matches(NULL)
