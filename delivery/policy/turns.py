@@ -11,6 +11,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush, heapreplace
+from itertools import count
 from math import lcm
 from types import MappingProxyType
 from typing import Final, Generic, TypeVar
@@ -33,7 +34,7 @@ class SourcePool:
 
     def __init__(self, sources: Iterable[str]) -> None:
         self._weights = Counter(sources)
-        self._credit = dict.fromkeys(self._weights, 0)
+        self._credit = Counter[str]()
 
     def choose(self, usable: Sequence[str]) -> str:
         chosen = self.next_of(usable)
@@ -72,12 +73,13 @@ class TenantTurns(Generic[T]):
     them even after all were gone.
     """
 
-    __slots__ = ("_due", "_now", "_pushes", "_sweep_from", "_tenants")
+    __slots__ = ("_due", "_now", "_numbers", "_sweep_from", "_tenants")
 
     def __init__(self) -> None:
         self._tenants: dict[str, TenantTurn[T]] = {}
         self._due: list[tuple[int, int, TenantTurn[T]]] = []
-        self._now = self._pushes = 0
+        self._now = 0
+        self._numbers = count()
         self._sweep_from = _SWEPT_FROM
 
     def __iter__(self) -> Iterator[tuple[str, int]]:
@@ -156,13 +158,11 @@ class TenantTurns(Generic[T]):
     def _push(self, found: TenantTurn[T]) -> None:
         found.due_at = max(found.due_at, self._now)
         found.is_queued = True
-        self._pushes += 1
-        heappush(self._due, (found.due_at, self._pushes, found))
+        heappush(self._due, self._numbered(found))
 
     def _numbered(self, found: TenantTurn[T]) -> tuple[int, int, TenantTurn[T]]:
         """Among tenants due at the same time, the one that has waited longest is first."""
-        self._pushes += 1
-        return found.due_at, self._pushes, found
+        return found.due_at, next(self._numbers), found
 
     def _is_as_new(self, found: TenantTurn[T]) -> bool:
         return not found.things and not found.has_begun and found.due_at <= self._now

@@ -387,3 +387,35 @@ def test_a_thing_that_is_discarded_leaves_its_tenant_the_others() -> None:
     assert order_of(other, 2) == ["b", "b"]
     other.add("a", "z")
     assert "a" in order_of(other, 2)
+
+
+def test_a_tenant_without_anything_is_forgotten_with_its_turn_unless_it_is_ahead_of_the_others() -> None:
+    turns = turns_of("a", "b")
+    turns.discard("a", "x")
+    assert [tenant for tenant, _ in turns] == ["a", "b"]
+
+    turn = begun(turns)
+    assert turn.tenant == "b"
+    assert [tenant for tenant, _ in turns] == ["b"]
+    turn.things.clear()
+
+    turns.end(turn, 10)
+    assert [tenant for tenant, _ in turns] == ["b"], "its next turn is due later than the turn of one who comes anew"
+    turns.add("c", "x")
+    assert order_of(turns, 2) == ["c", "c"]
+
+
+def test_many_tenants_that_stay_are_swept_a_few_times_as_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So what a new tenant costs does not grow with how many there are."""
+    sweeps, sweep = list[int](), TenantTurns._sweep
+
+    def counted(turns: TenantTurns[str]) -> None:
+        sweeps.append(len(list(turns)))
+        sweep(turns)
+
+    monkeypatch.setattr(TenantTurns, "_sweep", counted)
+
+    turns = turns_of(*map(str, range(1_000)))
+
+    assert len(list(turns)) == 1_000
+    assert len(sweeps) < 10
