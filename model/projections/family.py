@@ -303,7 +303,7 @@ class Union(Group):
         group = self.truth_part(look.key)
         under = []
         for name in mirror.table.partition_names:
-            place = mirror.truth_names.get(name, name)
+            place = mirror.truth_names[name]
             if place not in group:
                 return None
             under.append(group[place])

@@ -306,6 +306,7 @@ class TestTimes:
         image = Finding(SPILT.suspect, Verdict.LEAK, truths=(seen(TRUTH, T + 5),))
         assert fixed_at(image, T) == T
         assert fixed_at(replace(image, verdict=Verdict.AMEND), T) == T + 6
+        assert fixed_at(replace(image, verdict=Verdict.AMEND, truths=(seen(TRUTH, T),)), T) == T
         assert fixed_at(replace(image, verdict=Verdict.AMEND, truths=(Seen(TRUTH),)), T) == T
         assert fixed_at(replace(image, verdict=Verdict.AMEND, truths=(), projected=seen(TRUTH, T + 7)), T) == T + 8
 

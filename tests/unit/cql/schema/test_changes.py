@@ -20,6 +20,7 @@ from mailmend.cql.statements import (
     DropTable,
     DropType,
     DropView,
+    MaskColumn,
     Name,
     SetOptions,
     SetViewOptions,
@@ -110,8 +111,17 @@ def test_what_is_not_expected_is_left_alone_unless_removal_is_asked_for() -> Non
 def test_a_column_under_a_view_that_stays_is_dropped_by_hand() -> None:
     live = with_notes(replace(NOTES, columns=(*NOTES.columns, Column("old", "text"))))
     (found,) = ways(EXPECTED, live)
-    assert found.statement is None
+    assert (found.owner, found.statement) == ("notes", None)
+    assert found.manual.startswith("The server would refuse it as things stand: ")
     assert "by_number" in found.manual
+    assert found.manual.endswith(". Change by hand what is in its way, then plan again.")
+
+
+def test_a_mask_is_set_on_the_column_and_dropped_from_it() -> None:
+    masked = with_notes(replace(NOTES, columns=(ID, NUMBER, replace(NOTE, mask="mask_default()"))))
+    (found,) = ways(masked, EXPECTED)
+    assert (found.owner, found.statement) == ("notes", MaskColumn(Name("notes"), NOTE.spelling, "mask_default()"))
+    assert statements(EXPECTED, masked) == [MaskColumn(Name("notes"), NOTE.spelling, "")]
 
 
 def test_options_are_proposed_only_on_request_by_one_statement_and_marked() -> None:
@@ -159,13 +169,19 @@ def test_what_a_table_is_for_ever_is_changed_by_hand(live: Table) -> None:
     (found,) = ways(with_notes(NOTES), with_notes(live))
     assert found.statement is None
     assert found.owner == "notes"
-    assert "another name" in found.manual
+    assert found.manual == (
+        "A table's key, order and counters cannot be changed: create a table of another name as the model has notes, "
+        "copy the rows (mailmend cannot), move the clients over, then drop notes."
+    )
 
 
 def test_a_projection_of_another_key_is_rebuilt_from_the_truth() -> None:
     gap = Gap(EXPECTED, with_notes(OTHER_ORDER), rebuildable=frozenset({"notes"}))
     (found,) = changes(gap)
-    assert "mailmend repair messages" in found.manual
+    assert found.manual == (
+        "While nothing writes: drop notes, create it again with mailmend schema apply --complete, then fill it again "
+        "from the source of truth with mailmend repair messages."
+    )
 
 
 @pytest.mark.parametrize(
@@ -195,7 +211,10 @@ def test_fields_are_added_behind_those_that_are_there() -> None:
     assert statements(EXPECTED, with_notes(NOTES, (shorter,))) == [AddField(Name("size"), "lines", "int")]
     (by_hand,) = ways(EXPECTED, with_notes(NOTES, (turned,)))
     assert by_hand.statement is None
-    assert "size" in by_hand.manual
+    assert by_hand.manual == (
+        "The fields of size cannot be taken away, reordered, retyped, or added to while a key holds it: create a type "
+        "of another name, add columns of it, copy the cells, then drop the old ones."
+    )
 
 
 def test_a_type_that_a_key_holds_is_changed_by_hand() -> None:
@@ -262,8 +281,10 @@ def test_an_index_of_nobodys_goes_though_its_table_waits() -> None:
 )
 def test_a_change_by_hand_tells_both_sides(found: Column, expected: str) -> None:
     (by_hand,) = ways(EXPECTED, with_notes(replace(NOTES, columns=(ID, NUMBER, found))))
-    assert by_hand.manual.startswith(expected)
-    assert "add a column of another name, copy the cells" in by_hand.manual
+    assert by_hand.manual == (
+        f"{expected}, which CQL cannot change: add a column of another name, copy the cells, move the clients over, "
+        "then drop the old one."
+    )
     assert by_hand.assessment.risks == (Risk.NONE,)
 
 
