@@ -401,6 +401,13 @@ def test_what_a_mail_says_that_cannot_be_is_compared_in_small_letters_where_case
     assert one.of(said) == compared
 
 
+def test_fields_have_the_names_that_policy_files_write() -> None:
+    """A file that names another one is refused, so no version may rename a field."""
+    assert [pickup_field.value for pickup_field in PickupField] == [
+        *("transportid", "localip", "remoteip", "remotemx", "recipientdomain", "jobid", "grouping", "tenantid"),
+    ]
+
+
 def test_a_field_is_found_by_its_name_and_a_misspelt_one_is_refused_with_what_may_be_meant() -> None:
     assert [field_named(one.value) for one in PickupField] == list(PickupField)
     with pytest.raises(WrongUse, match="'jobbid' is no field") as refused:
