@@ -191,6 +191,18 @@ def test_a_mail_that_is_removed_has_no_place_and_is_not_picked() -> None:
     assert engine.pick(0) is None
 
 
+def test_a_mail_that_is_removed_while_it_waits_for_a_limit_leaves_its_place_to_the_others() -> None:
+    engine = engine_with(*(mail(name, f"{name}.org") for name in "abc"), policies=[ONE_AT_ONCE, PER_DOMAIN])
+    first = begun(engine)
+    assert engine.pick(0) is None
+
+    engine.remove(mail("b", "b.org"), 0)
+    assert engine.figures(0).blocked == 1
+
+    engine.end(first, 0)
+    assert begun(engine).mail.id == "c"
+
+
 def test_a_delivery_that_goes_on_is_found_by_its_mail() -> None:
     engine = engine_with(*(mail(str(n)) for n in range(3)), policies=[])
     deliveries = {picked.mail.id: picked for picked in (begun(engine), begun(engine))}
