@@ -191,7 +191,7 @@ def svg_of(picture: Picture) -> str:
 def opening(title: str, width: float, height: float, style: str = STYLE) -> Iterator[str]:
     size = f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}"'
     font = 'font-family="system-ui, -apple-system, Segoe UI, Roboto, Helvetica, Arial, sans-serif"'
-    yield f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" {font}>'
+    yield f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" xml:space="preserve" {font}>'
     yield f"  <title>{escape(title)}</title>"
     yield "  <!-- Drawn by `make pictures`: change tests/pictures, not this file. -->"
     yield f"  <style>{style}  </style>"
