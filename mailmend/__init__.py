@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from mailmend.choices import LagChoices as LagChoices
     from mailmend.choices import OpenSettings as OpenSettings
     from mailmend.choices import RepairChoices as RepairChoices
+    from mailmend.choices import ScanChoices as ScanChoices
     from mailmend.choices import UndoChoices as UndoChoices
     from mailmend.delivery.mail.attempts import AttemptStage as AttemptStage
     from mailmend.delivery.mail.attempts import SourceAddress as SourceAddress
@@ -170,6 +171,7 @@ _NAMES_IN: Final = {
         "LagChoices",
         "OpenSettings",
         "RepairChoices",
+        "ScanChoices",
         "UndoChoices",
     ),
     "mailmend.delivery.mail.attempts": ("AttemptStage", "SourceAddress", "TlsLevel"),

@@ -15,11 +15,44 @@ from mailmend.model.projections.verdicts import Verdict
 
 
 class OpenSettings(TypedDict, total=False):
-    """Settings that a program gives as arguments; each is the commands' option of this name.
+    """Arguments of a program for the settings of the commands; each has the name of an option.
 
     A setting that is not given comes from the environment (`MAILMEND_HOST`), else from the settings
-    file, else from cqlshrc. `docs/cli.md` tells each of them. These are no options: `password`,
-    `broker_password`, `s3_access_key`, `s3_secret_key`, `s3_session_token`.
+    file, else from cqlshrc. `docs/cli.md` says more. The passwords and keys are no options.
+
+    Attributes:
+        host: the nodes to connect to first; default: 127.0.0.1.
+        port: of CQL; default: 9042.
+        local_dc: the data centre whose nodes are asked; default: of the first node.
+        keyspace: with the mail tables; default: `apache_james`.
+        ledger_keyspace: of runs, before-images, lags and leases; default: `mailmend`.
+        username: the role to log in with.
+        password: of the role.
+        password_file: a file whose first line is the password.
+        password_command: a command that prints the password; no shell runs it.
+        tls: whether to encrypt; default: only where `tls_ca` or `tls_cert` is given.
+        tls_ca: a PEM file of the authority that signed the nodes' certificates.
+        tls_cert: a PEM file with a client certificate.
+        tls_key: a PEM file with its private key.
+        tls_hostnames: whether a node's certificate must name its address.
+        queue: the name of the queue; default: `spool`.
+        broker: the address, `amqp://user@host:5672/vhost` or `pulsar://host:6650/tenant/namespace`.
+        broker_password: of the broker's user.
+        broker_password_file: a file whose first line is that password.
+        broker_management: the address of the broker's HTTP API.
+        broker_tls_ca: a PEM file of the authority that signed the broker's certificate.
+        broker_tls_cert: a PEM file with a client certificate for the broker.
+        broker_tls_key: a PEM file with its private key.
+        broker_form: the type of a queue that does not exist yet; default: `classic`.
+        broker_replicas: the number of nodes that hold a new quorum queue; default: 1.
+        broker_james: the James that reads a queue over Pulsar; default: told from its topics.
+        blobs: the contents of mails, `s3://bucket?endpoint=URL`, `file:///folder` or `cassandra:`.
+        s3_access_key: of the S3 server.
+        s3_secret_key: of the S3 server.
+        s3_session_token: of the S3 server.
+        s3_keys_file: a file with the two keys and the token, a line each.
+        s3_profile: a profile in `~/.aws`.
+        s3_tls_ca: a PEM file of the authority that signed the S3 server's certificate.
     """
 
     host: str | Sequence[str]
@@ -57,10 +90,21 @@ class OpenSettings(TypedDict, total=False):
 
 
 class ScanChoices(TypedDict, total=False):
-    """How a keyspace is scanned; each is the option of this name, and `docs/cli.md` tells it.
+    """How a keyspace is scanned; each is the option of this name, and `docs/cli.md` says more.
 
-    `spark_conf` holds texts like `spark.executor.memory=2g`; `without` names columns and tables
-    that are left alone; `rows_per_second` counts the rows of all workers together.
+    Attributes:
+        engine: what scans; `auto` decides by the estimated size. Default: `auto`.
+        master: of Spark: `local[N]` or `spark://HOST:PORT`.
+        spark_conf: settings of Spark, such as `spark.executor.memory=2g`.
+        rows_per_second: the maximum number of rows that all workers read and write together.
+        pace: whether the run makes way for other users of the cluster; default: `full`.
+        level: the consistency level of the scans; default: LOCAL_QUORUM.
+        torn: whether rows that lack columns are reported or taken as whole; default: `report`.
+        without: columns and tables that are neither compared nor written.
+        delay: the time between the scan and the second look; default: 60 seconds.
+        clock_skew: the greatest difference between any two clocks; default: 5 seconds.
+        no_writers: whether no process writes meanwhile; then no delay is needed.
+        staging: a folder or bucket that keeps what was read until the run is complete.
     """
 
     engine: Literal["auto", "spark", "local"]
@@ -78,20 +122,41 @@ class ScanChoices(TypedDict, total=False):
 
 
 class CheckChoices(ScanChoices, total=False):
-    """How a check looks; `no_recheck` takes each suspect for drift at the first look."""
+    """How a check looks: the choices of `ScanChoices`, and one more.
+
+    Attributes:
+        no_recheck: whether suspects are reported without a second look.
+    """
 
     no_recheck: bool
 
 
 class UndoChoices(TypedDict, total=False):
-    """How an undo writes; with `no_writers` the counters are looked at twice at once."""
+    """How an undo writes.
+
+    Attributes:
+        dry_run: whether nothing is written.
+        no_writers: whether no process writes meanwhile; then counters are looked at twice at once.
+    """
 
     dry_run: bool
     no_writers: bool
 
 
 class LagChoices(TypedDict, total=False):
-    """What a repair of lags may write; each as in `RepairChoices`."""
+    """What a repair of lags may write; each as in `ScanChoices` and `RepairChoices`.
+
+    Attributes:
+        dry_run: whether nothing is written.
+        delay: the time that lags have to settle; default: 60 seconds.
+        clock_skew: the greatest difference between any two clocks; default: 5 seconds.
+        without: columns and tables that are neither compared nor written.
+        margin: how long before the run the timestamps of its writes lie; default: 30 seconds.
+        no_writers: whether no process writes meanwhile; then no margin and no delay is needed.
+        keep: how long before-images are kept; default: 30 days.
+        rows_per_second: the maximum number of rows to read and write.
+        pace: whether the run makes way for other users of the cluster; default: `full`.
+    """
 
     dry_run: bool
     delay: timedelta
@@ -105,10 +170,24 @@ class LagChoices(TypedDict, total=False):
 
 
 class RepairChoices(ScanChoices, total=False):
-    """What a repair may write.
+    """What a repair may write: the choices of `ScanChoices`, and more.
 
-    `only` narrows it to verdicts; `message` and `mailbox` to ids, `user` to names. With `dry_run`
-    no row is written; a `plan` is a file that is written in place of rows.
+    Attributes:
+        dry_run: whether no row is written.
+        plan: a file that is written in place of rows; `mailmend apply` carries it out.
+        only: the verdicts that are mended; default: all that can be.
+        max_fixes: the maximum number of fixes; with more, nothing is written.
+        orphans: what becomes of truth rows whose content is lost; default: `report`.
+        dangling: what becomes of rows without truth; default: `withdraw`.
+        leaks: what becomes of content that no truth names; default: `report`.
+        beat_ahead: whether cells from the future are overwritten at once.
+        yes: whether `dangling="restore"` may bring back deleted messages without a question.
+        margin: how long before the scan the timestamps of fixes lie; default: 30 seconds.
+        keep: how long before-images are kept; default: 30 days.
+        message: ids of messages; only these are looked at.
+        mailbox: ids of mailboxes; only these are looked at.
+        user: names; only the mailboxes of these users are looked at.
+        scan: whether such a narrow look also pages through the truth for missing rows.
     """
 
     dry_run: bool

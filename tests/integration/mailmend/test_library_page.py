@@ -1,23 +1,16 @@
 """Each script of docs/how-to/use-as-a-library.md runs as it stands, against a real Cassandra and RabbitMQ."""
 
-import os
 import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
 
-from mailmend.cql.driver.session import connect
-from mailmend.model.catalog.james_tables import BLOB_PARTS, BLOBS
-from mailmend.model.keyspace import Schema
 from tests.support.brokers import Broker
 from tests.support.checkout import CHECKOUT
-from tests.support.commands import contact_of
-from tests.support.keyspaces import MAIL, created, dropped
-from tests.support.real_queue import QUEUE_SCHEMA
+from tests.support.program_settings import settings_of_a_program
 from tests.support.servers import CassandraServer
 
 PAGE = (CHECKOUT / "docs" / "how-to" / "use-as-a-library.md").read_text()
@@ -37,26 +30,8 @@ PRINTED = {
 def settings(
     cassandra: CassandraServer, rabbitmq: Broker, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Mapping[str, str]]:
-    """The environment of a program that has the servers as its settings."""
-    name = f"g_library_{uuid4().hex[:8]}"
-    home = str(tmp_path_factory.mktemp("home"))
-    tables = (*MAIL.tables, *QUEUE_SCHEMA.tables, BLOBS, BLOB_PARTS)
-    ours = {key: value for key, value in os.environ.items() if not key.startswith("MAILMEND_")}
-    with connect(contact_of(cassandra)) as cluster, rabbitmq.vhost() as vhost:
-        created(cluster, name, Schema(MAIL.types, tables))
-        yield {
-            **ours,
-            "HOME": home,
-            "XDG_CONFIG_HOME": f"{home}/config",
-            "XDG_DATA_HOME": f"{home}/data",
-            "MAILMEND_HOST": cassandra.host,
-            "MAILMEND_PORT": str(cassandra.port),
-            "MAILMEND_KEYSPACE": name,
-            "MAILMEND_LEDGER_KEYSPACE": f"{name}_ledger",
-            "MAILMEND_BROKER": rabbitmq.url(vhost),
-            "MAILMEND_BLOBS": "cassandra:",
-        }
-        dropped(cluster, (name, f"{name}_ledger"))
+    with settings_of_a_program(cassandra, rabbitmq, tmp_path_factory.mktemp("home")) as environment:
+        yield environment
 
 
 def test_every_script_of_the_page_is_here() -> None:

@@ -1,7 +1,6 @@
 """The wheel as a person gets it: built, unpacked or installed somewhere else, and still able to do its work."""
 
 import os
-import shutil
 import subprocess
 import sys
 import sysconfig
@@ -12,26 +11,14 @@ import pytest
 
 from mailmend.admin.local.demo import MESSAGES_MIN
 from tests.support.checkout import CHECKOUT
+from tests.support.installed import HAS_UV, Installed, wheel_in, without_ours
 
-UV = CHECKOUT / ".uv" / "bin" / "uv"
-
-pytestmark = [
-    pytest.mark.skipif(not (UV.exists() or shutil.which("uv")), reason="needs uv, which `make` installs"),
-]
-
-
-def _uv() -> str:
-    if UV.exists():
-        return str(UV)
-    return "uv"
+pytestmark = [pytest.mark.skipif(not HAS_UV, reason="needs uv, which `make` installs")]
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("dist")
-    subprocess.run([_uv(), "build", "--quiet", "--wheel", "--out-dir", str(folder), str(CHECKOUT)], check=True)
-    (wheel,) = folder.glob("*.whl")
-    return wheel
+    return wheel_in(tmp_path_factory.mktemp("dist"))
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +70,7 @@ def test_what_is_no_python_came_along(installed: Path) -> None:
     """The report's page, the schema, the checksums of the embedded server, the marks of typed packages."""
     for name in ("admin/frame/report.html", "cql/schema.cql", "model/py.typed", "repair/py.typed"):
         assert (installed / "mailmend" / name).read_bytes() == (CHECKOUT / name).read_bytes()
+    assert (installed / "mailmend" / "py.typed").is_file()
     assert list((installed / "mailmend" / "admin" / "local" / "pinned").glob("*.sha256"))
     ours = CHECKOUT / "cql" / "migrations"
     assert {file.name: file.read_bytes() for file in (installed / "mailmend" / "cql" / "migrations").iterdir()} == {
@@ -105,14 +93,10 @@ def test_the_help_needs_nothing_else(installed: Path) -> None:
 def test_a_driver_is_the_only_extra_that_the_demo_needs(wheel: Path, tmp_path: Path, driver: str) -> None:
     """In an environment of its own: no Spark, no brokers, nothing of the checkout."""
     # Given an environment with the wheel and its one driver
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "MAILMEND_"))}
-    environment["VIRTUAL_ENV"] = str(tmp_path / "venv")
-    environment["XDG_DATA_HOME"] = str(tmp_path / "data")
-    subprocess.run([_uv(), "venv", "--quiet", "--python", sys.executable, tmp_path / "venv"], check=True)
-    installing = [_uv(), "pip", "install", "--quiet", f"{wheel}[{driver}]"]
-    subprocess.run(installing, env=environment, cwd=tmp_path, check=True)
+    place = Installed.of(wheel, tmp_path / "venv", driver)
     # When the demo runs there
-    command = [str(tmp_path / "venv" / "bin" / "mailmend"), "demo", "--messages", str(MESSAGES_MIN)]
+    command = [place.command("mailmend"), "demo", "--messages", str(MESSAGES_MIN)]
+    environment = {**without_ours(), "XDG_DATA_HOME": str(tmp_path / "data")}
     ended = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
     # Then it goes to its end, without Spark, and its Cassandra is gone
     assert ended.returncode == 0, f"{ended.stdout}\n{ended.stderr}"

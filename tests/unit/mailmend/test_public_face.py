@@ -59,6 +59,16 @@ def test_every_public_name_can_be_imported() -> None:
     assert dir(mailmend) == sorted(mailmend.__all__)
 
 
+def test_every_public_name_can_be_imported_without_any_extra() -> None:
+    """An extra that is missing is an error of the call that needs it."""
+    packages = ("cassandra", "aio_pika", "pulsar", "obstore", "botocore", "yaml", "re2", "aiosmtplib", "pyspark")
+    lacking = f"import sys; sys.modules.update(dict.fromkeys({packages}))"
+
+    ended = run("-c", f"{lacking}; from mailmend import *; print(MailQueue.__name__)")
+
+    assert (ended.stdout, ended.stderr) == ("MailQueue\n", "")
+
+
 def test_the_import_alone_loads_nothing_of_ours_and_no_library() -> None:
     ours = "[name for name in sys.modules if name.split('.')[0] in ('mailmend', 'click', 'cassandra')]"
     ended = run("-c", f"import sys, mailmend; print({ours})")

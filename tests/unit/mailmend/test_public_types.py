@@ -12,7 +12,7 @@ from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from pydoc import plain, render_doc
-from typing import Any, NewType, get_args, get_origin, get_type_hints
+from typing import Any, NewType, get_args, get_origin, get_type_hints, is_typeddict
 
 import mailmend
 from tests.support.checkout import CHECKOUT
@@ -146,6 +146,20 @@ def test_each_public_name_has_a_docstring_of_its_own() -> None:
         if not text or text.startswith(f"{name}("):  # this is what a dataclass without a docstring has
             without.append(name)
     assert without == []
+
+
+def test_each_key_of_a_choice_is_described() -> None:
+    """In the docstring, or in one that it names."""
+    choices = [name for name in mailmend.__all__ if is_typeddict(getattr(mailmend, name))]
+    lacking = []
+    for name in choices:
+        text = inspect.getdoc(getattr(mailmend, name)) or ""
+        for other in re.findall(r"`(\w+Choices)`", text):
+            text += inspect.getdoc(getattr(mailmend, other)) or ""
+        described = set(re.findall(r"^ {4}(\w+): \w", text, re.MULTILINE))
+        lacking += [(name, key) for key in getattr(mailmend, name).__annotations__ if key not in described]
+    assert len(choices) == 6
+    assert lacking == []
 
 
 @cache

@@ -1,0 +1,68 @@
+"""The wheel as a person gets it: built from the checkout, and installed into an environment of its own."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.checkout import CHECKOUT
+
+_UV = CHECKOUT / ".uv" / "bin" / "uv"
+HAS_UV = bool(_UV.exists() or shutil.which("uv"))
+
+
+def uv() -> str:
+    """The command `uv`, as `make` installs it, else the one of the machine."""
+    if _UV.exists():
+        return str(_UV)
+    return "uv"
+
+
+def wheel_in(folder: Path) -> Path:
+    """Build the wheel of the checkout in a folder."""
+    subprocess.run([uv(), "build", "--quiet", "--wheel", "--out-dir", str(folder), str(CHECKOUT)], check=True)
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """An environment with the wheel, and nothing of the checkout.
+
+    Attributes:
+        folder: of the environment.
+    """
+
+    folder: Path
+
+    @classmethod
+    def of(cls, wheel: Path, folder: Path, *extras: str, packages: tuple[str, ...] = ()) -> "Installed":
+        """Make the environment with the wheel, its extras, and other packages."""
+        environment = {**without_ours(), "VIRTUAL_ENV": str(folder)}
+        subprocess.run([uv(), "venv", "--quiet", "--python", sys.executable, folder], check=True)
+        installing = [uv(), "pip", "install", "--quiet", f"{wheel}[{','.join(extras)}]", *packages]
+        subprocess.run(installing, env=environment, cwd=folder, check=True)
+        return cls(folder)
+
+    def command(self, name: str) -> str:
+        """The path of an installed command."""
+        return str(self.folder / "bin" / name)
+
+    def run(self, *words: str, cwd: Path, environment: Mapping[str, str]) -> "subprocess.CompletedProcess[str]":
+        """Run the environment's Python with a program's own settings."""
+        return subprocess.run(
+            [self.command("python"), *words],
+            cwd=cwd,
+            env={**without_ours(), **environment},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+
+def without_ours() -> dict[str, str]:
+    """The environment of this process without settings of Python or of mailmend."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "MAILMEND_"))}
