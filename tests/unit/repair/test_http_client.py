@@ -136,11 +136,23 @@ class TestProxies:
             get(f"http://{FAR}/")
         assert SECRET not in str(caught.value)
 
-    def test_a_socks_proxy_is_known(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        set_proxies(monkeypatch, ALL_PROXY="socks5://127.0.0.1:1")
+    def test_a_socks_proxy_is_given_the_name_of_the_host(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        asked = list[bytes]()
 
-        with pytest.raises(NoAnswer, match=r"Connection refused \(asked through the proxy at 127.0.0.1:1\)"):
-            get(f"http://{FAR}/")
+        def answer(connection: socket.socket) -> None:
+            """One request by SOCKS 5 (RFC 1928) without a login, and the server's answer."""
+            asked.append(connection.recv(65536))
+            connection.sendall(b"\x05\x00")
+            asked.append(connection.recv(65536))
+            connection.sendall(b"\x05\x00\x00\x01" + bytes(6))
+            asked.append(connection.recv(65536))
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nfar")
+
+        with answering(answer) as port:
+            set_proxies(monkeypatch, ALL_PROXY=f"socks5://127.0.0.1:{port}")
+            assert get(f"http://{FAR}/x") == HttpResponse(200, b"far")
+        assert asked[:2] == [b"\x05\x01\x00", b"\x05\x01\x00\x03\x0f" + FAR.encode() + b"\x00\x50"]
+        assert asked[2].startswith(b"GET /x HTTP/1.1\r\n")
 
 
 class TestLimits:
