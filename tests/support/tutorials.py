@@ -1,7 +1,7 @@
 """A tutorial, and whether an output has what its page shows."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from mailmend.admin.frame.runbooks import RunbookPage
@@ -10,11 +10,17 @@ from tests.support.checkout import CHECKOUT
 FOLDER: Final = CHECKOUT / "docs" / "tutorials"
 UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _NUMBER: Final = re.compile(r"\d[\d,.:]*")
+_FILE: Final = re.compile(r"Save as `([\w.]+)`:\n\n```\w+\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _EXIT: Final = re.compile(r"#\s*exit (\d+)")
 
 
 def tutorial(name: str) -> RunbookPage:
     return RunbookPage(name, (FOLDER / f"{name}.md").read_text(encoding="utf-8"))
+
+
+def files_of(page: RunbookPage) -> Mapping[str, str]:
+    """The files that a reader is told to save, by name."""
+    return dict(_FILE.findall(page.text))
 
 
 def exit_of(command: str) -> int:

@@ -9,13 +9,16 @@ from typing import cast
 
 import pytest
 
+from mailmend.admin.delivery import serve
 from mailmend.admin.frame.caller import Caller
 from mailmend.admin.frame.runbooks import RunbookStep
 from mailmend.admin.local import demo
+from mailmend.admin.local.processes import free_port
 from tests.support.cluster_twin import cluster_in_memory
 from tests.support.commands import Ended, command_line
 from tests.support.queue_commands import QueueShell, queue_shell
-from tests.support.tutorials import exit_of, missing, shape, tutorial
+from tests.support.tutorials import exit_of, files_of, missing, shape, tutorial
+from tests.unit.admin.test_delivery_command import StoppingRelay
 from tests.unit.admin.test_demo import InProcess
 
 OF_SERVERS = ("eval ", "export ", "make ", "mailmend demo ", "mailmend local ", "mailmend schema ")
@@ -106,6 +109,44 @@ def test_the_tutorial_of_repairs_goes_as_its_page_says(monkeypatch: pytest.Monke
         assert missing(step.output, ended.out) == [], ended
 
     assert Path("drift.html").read_text().startswith("<!doctype html>")
+
+
+def recipients_of(relay: StoppingRelay) -> list[str]:
+    return [entry.recipient for _, attempt in relay.attempts for entry in attempt.recipients]
+
+
+def test_the_tutorial_of_deliveries_goes_as_its_page_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The server is stopped after each mail, and goes on after the order; only `explain --ask` needs one that runs."""
+    queue = queue_shell(monkeypatch, tmp_path)
+    relay = StoppingRelay(queue.clock)
+    monkeypatch.setattr(serve, "relay_of", lambda *_: relay)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.chdir(tmp_path)
+    page = tutorial("deliver-with-a-policy")
+    for name, text in files_of(page).items():
+        Path(name).write_text(text)
+    serving: list[str] = []
+
+    for step in page.steps():
+        if step.command.startswith("printf "):
+            write_mail(step.command)
+        if not step.command.startswith("mailmend ") or step.command.startswith(
+            (*OF_SERVERS, "mailmend delivery explain")
+        ):
+            continue
+        words = shlex.split(re.split(" > | &", step.command)[0])[1:]
+        if "serve" in words:
+            words[words.index("--http") + 1] = f"127.0.0.1:{free_port(['127.0.0.1'])}"
+            serving = words
+        queue.clock.advance(1)
+        ended = queue.line(*words, MAILMEND_QUEUE="outgoing")
+        assert ended.code == 0, ended
+        assert missing(step.output, ended.out) == [], ended
+    assert recipients_of(relay) == ["bob@example.net"]
+
+    relay.wanted = 2
+    assert queue.line(*serving, MAILMEND_QUEUE="outgoing").code == 0
+    assert recipients_of(relay) == ["bob@example.net", "eve@example.org"]
 
 
 def test_a_line_is_the_same_in_shape_whatever_its_ids_numbers_and_widths() -> None:
