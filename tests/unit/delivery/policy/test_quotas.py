@@ -140,6 +140,8 @@ def test_how_full_a_quota_is_its_fullest_key_says() -> None:
     assert usage.fullest == {"tenant": 0.8, "domain": 0.5, "closed": 1.0}
     put(usage, mail("other", "b.org", size=90))
     assert usage.fullest == {"tenant": 0.9, "domain": 1.0, "closed": 1.0}
+    put(usage, mail("third", "c.org", size=1))
+    assert usage.fullest == {"tenant": 0.9, "domain": 1.0, "closed": 1.0}, "a key that has used less changes nothing"
     usage.end_count(usage.begin_count())
     assert usage.fullest == {"tenant": 0.0, "domain": 0.0, "closed": 0.0}
 

@@ -1,14 +1,24 @@
 """What a replay comes to: waits, delays, and sums of sums."""
 
 from collections import Counter
+from collections.abc import Mapping
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mailmend.delivery.policy.orders import Suspension
 from mailmend.delivery.policy.policies import PickupPolicies
-from mailmend.delivery.policy.policy import CounterPolicy, ExactValue, PickupField, Threshold, ThresholdCondition
+from mailmend.delivery.policy.policy import (
+    CounterKey,
+    CounterPolicy,
+    ExactValue,
+    PickupField,
+    Threshold,
+    ThresholdCondition,
+)
 from mailmend.delivery.policy.replay_sums import DelayedValue, PolicyUse, ReplaySums, WaitSums, most_delayed
-from mailmend.delivery.policy.replaying import LimitKind, RecordedAttempt
+from mailmend.delivery.policy.replaying import CounterUse, LimitKind, RecordedAttempt, most_refusing
 from tests.support.attempts import START, attempt
 
 DOMAIN, TENANT = PickupField.RECIPIENT_DOMAIN, PickupField.TENANT_ID
@@ -49,6 +59,13 @@ class TestWaits:
         added.add(sums_of(others))
         assert added == sums_of(some + others)
 
+    def test_a_percentile_of_many_waits_is_as_long_as_that_many_of_them(self) -> None:
+        """Given the longest wait of 200, it is all that is above the 99th."""
+        waits = sums_of([10] * 199 + [1_000])
+        assert (waits.percentile(99), waits.percentile(100)) == (10, 1_000)
+        assert sums_of([10] * 198 + [1_000] * 2).percentile(99) == 10
+        assert sums_of([10] * 197 + [1_000] * 3).percentile(99) == 1_000
+
     def test_without_a_wait_there_is_no_percentile(self) -> None:
         assert WaitSums().percentile(50) is None
 
@@ -79,6 +96,20 @@ class TestDelays:
         assert (sums.first_ready, sums.without_end) == (START, 1)
         assert sums.recorded.last_ended == START + 50 + LASTING
         assert (sums.simulated.last_begun, sums.simulated.last_ended) == (START + LASTING, START + LASTING + 100)
+
+    def test_attempts_without_an_end_are_counted(self) -> None:
+        sums = replayed(*(attempt(name, lasted=lasted) for name, lasted in (("a", None), ("b", 5), ("c", None))))
+        assert sums.without_end == 2
+
+    def test_times_are_whole_milliseconds_rounded_down(self) -> None:
+        """Given a limit that lets the second attempt begin within a millisecond."""
+        sums = replayed(
+            attempt("a", 0, lasted=10, recipientdomain="x"),
+            attempt("b", 0, lasted=10, recipientdomain="x"),
+            limit=Threshold(connect_interval=2_500_000),
+        )
+        assert (sums.simulated.last_begun, sums.simulated.last_ended) == (START + 2, START + 12)
+        assert sums.total == DelayedValue(attempts=2, delayed=1, later=2, latest=2)
 
     def test_what_never_begins_is_counted_apart(self) -> None:
         """It has neither a wait nor an end, and is delayed."""
@@ -141,6 +172,41 @@ class TestSums:
         assert (policy.counters, policy.refusing, policy.most) == (20, 19, 1)
         assert policy.held == sum(range(20))
 
+    def test_counters_are_sorted_a_few_times_as_groups_are_added(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """So what a group costs does not grow with how many counters are wanted."""
+        sorts = list[int]()
+
+        def counted(uses: Mapping[tuple[int, CounterKey], CounterUse], top: int) -> list[CounterUse]:
+            sorts.append(len(uses))
+            return most_refusing(uses, top)
+
+        monkeypatch.setattr("mailmend.delivery.policy.replay_sums.most_refusing", counted)
+        whole, wanted = ReplaySums(), 10
+        for number in range(100):
+            record = [attempt(f"{number}.{one}", one, recipientdomain=f"d{number}") for one in range(number + 1)]
+            whole.add(replayed(*record, limit=Threshold(concurrency=1)), wanted)
+
+        assert len(sorts) < 10
+        kept = [key for _, key in whole.uses]
+        assert {(f"d{number}",) for number in range(90, 100)} <= set(kept)
+
+    def test_a_suspension_that_holds_attempts_of_several_groups_holds_all_of_them(self) -> None:
+        """However few counters are wanted, and whichever group is added first."""
+        suspended = PickupPolicies(
+            suspensions=(Suspension("suspends 1", {TENANT: (ExactValue("t"), ExactValue("u"))}),)
+        )
+        place = (-1, ("suspends 1",))
+        whole = ReplaySums()
+        for tenant, count in (("t", 2), ("u", 3), ("free", 4)):
+            group = ReplaySums()
+            group.replay([attempt(f"{tenant}{n}", tenantid=tenant) for n in range(count)], suspended, LASTING, 0)
+            whole.add(group, 0)
+
+        assert list(whole.uses) == [place]
+        assert (whole.uses[place].held, whole.uses[place].never) == (5, 5)
+        assert whole.policies == {}, "a suspension is no policy"
+        assert whole.total.never == 5
+
     def test_delays_are_added_but_for_the_latest(self) -> None:
         found = DelayedValue(attempts=1, delayed=2, never=3, later=4, latest=9)
         found.add(DelayedValue(attempts=10, delayed=20, never=30, later=40, latest=8))
@@ -183,3 +249,4 @@ class TestSums:
         assert {key: use.held for (_, key), use in sums.uses.items()} == {("b",): 3, ("c",): 2}
         policy = sums.policies[0]
         assert (policy.counters, policy.refusing, policy.held, policy.most) == (3, 3, 6, 1)
+        assert policy.refusals == {LimitKind.CONCURRENCY: 6}

@@ -405,6 +405,19 @@ def test_a_tenant_without_anything_is_forgotten_with_its_turn_unless_it_is_ahead
     assert order_of(turns, 2) == ["c", "c"]
 
 
+def test_a_tenant_that_comes_back_before_its_next_turn_is_due_has_that_turn_when_it_is() -> None:
+    """Given one that spent and then had nothing left, it is passed over until then, and not for ever."""
+    turns = turns_of("a")
+    turns.spend("a", 15, alone=False)
+    turns.discard("a", "x")
+    assert not turns.any_due()
+    assert list(turns) == [("a", 0)]
+
+    turns.add("a", "y")
+    turns.add("b", "x")
+    assert order_of(turns, 4) == ["b", "b", "a", "b"]
+
+
 def test_many_tenants_that_stay_are_swept_a_few_times_as_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
     """So what a new tenant costs does not grow with how many there are."""
     sweeps, sweep = list[int](), TenantTurns._sweep
