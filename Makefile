@@ -26,7 +26,7 @@ API_PAGES := mkdocstrings==1.0.8 mkdocstrings-python==2.0.11 ruff==0.17.6
 
 TESTS = $(if $(ARGS),$(BIN)/pytest $(1) $(ARGS),$(BIN)/python -m tests.lanes $(1))
 
-.PHONY: help demo test test-all test-of quick pages pictures docs environment check verify mutate bench format zip release-check clean
+.PHONY: help demo test test-all test-of quick pages pictures docs environment check verify man mutate bench format zip release-check clean
 
 help: ## Say what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -91,6 +91,9 @@ verify: $(STAMP) ## What is generated is up to date
 	$(BIN)/mailmend schema lint --fail-on note cql/migrations
 	$(BIN)/mailmend schema export --check --dir docs --only page --only drawing --keyspace apache_james
 
+man: $(STAMP) ## Man pages of all commands in build/man; a wheel that is built afterwards installs them
+	$(BIN)/python -m tests.man_pages
+
 mutate: $(STAMP) ## Change the pure core place by place; do the tests notice? make mutate ARGS=mailmend.mailqueue.rules.slices
 	$(BIN)/python -m tests.mutants $(ARGS)
 
@@ -105,7 +108,7 @@ format: $(STAMP) ## Put the source into its one form
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-release-check: check ## What a release has to pass without network: same bytes twice, absolute links, a changelog, an SBOM
+release-check: check man ## What a release has to pass without network: same bytes twice, absolute links, a changelog, an SBOM
 	$(BIN)/python -m tests.release_check
 
 clean: ## Remove what was built

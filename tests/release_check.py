@@ -48,10 +48,17 @@ def page_in(wheel: Path) -> str:
 
 
 def packages_in(wheel: Path) -> set[str]:
-    """The names that a wheel puts into `site-packages`, its own metadata apart."""
+    """The names that a wheel puts into `site-packages`: not its metadata, and not its man pages."""
     with ZipFile(wheel) as archive:
         tops = {name.partition("/")[0] for name in archive.namelist()}
-    return {top for top in tops if not top.endswith(".dist-info")}
+    return {top for top in tops if not top.endswith((".dist-info", ".data"))}
+
+
+def man_pages_in(wheel: Path) -> set[str]:
+    """The names of the man pages that a wheel installs below `share/man/man1`."""
+    with ZipFile(wheel) as archive:
+        files = {Path(name) for name in archive.namelist()}
+    return {file.name for file in files if file.parent.match("*.data/data/share/man/man1")}
 
 
 def digests_of(folder: Path) -> dict[str, str]:
@@ -84,6 +91,8 @@ def problems() -> list[str]:
     wheel = DIST / f"mailmend-{version}-py3-none-any.whl"
     for target in relative_links(page_in(wheel)):
         found.append(f"README.md in the wheel has a link that an index cannot follow: {target}")
+    if "mailmend.1" not in man_pages_in(wheel):
+        found.append("the wheel installs no man pages: make man makes them")
     strangers = packages_in(wheel) - {"mailmend"}
     for name in sorted(strangers):
         found.append(f"the wheel installs {name} beside mailmend")

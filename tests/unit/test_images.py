@@ -197,7 +197,7 @@ def test_the_context_of_a_build_is_what_the_wheel_is_made_of() -> None:
     linked = {entry.name for entry in (CHECKOUT / "mailmend").iterdir() if entry.is_symlink()}
 
     assert allowed == {
-        *("pyproject.toml", "uv.lock", "README.md"),
+        *("pyproject.toml", "hatch_build.py", "uv.lock", "README.md"),
         *project["project"]["license-files"],
         *wheel["packages"],
         *wheel["force-include"],

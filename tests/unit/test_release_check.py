@@ -5,7 +5,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from tests.release_check import digests_of, has_section, packages_in, page_in, relative_links
+from tests.release_check import digests_of, has_section, man_pages_in, packages_in, page_in, relative_links
 
 
 def test_a_link_that_an_index_cannot_follow_is_named() -> None:
@@ -32,8 +32,10 @@ def test_a_wheel_shows_its_page_and_its_packages(tmp_path: Path) -> None:
     with ZipFile(wheel, "w") as archive:
         archive.writestr("mailmend/__init__.py", "")
         archive.writestr("stranger.py", "")
+        archive.writestr("x-1.data/data/share/man/man1/x.1", "")
         archive.writestr("x-1.dist-info/METADATA", "Name: x\nVersion: 1\n\n# A page\n")
 
     assert page_in(wheel) == "# A page\n"
     assert packages_in(wheel) == {"mailmend", "stranger.py"}
+    assert man_pages_in(wheel) == {"x.1"}
     assert list(digests_of(tmp_path)) == [wheel.name]
