@@ -19,6 +19,7 @@ from mailmend.cql.generated import write_or_check
 from mailmend.model.errors import MailmendError
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "cli.md"
+_LETTER_FIRST: Final = re.compile(r"^(-\w), (--[\w-]+)")
 SHARED_BY_MIN: Final = 8
 """The number of commands from which a shared option is described once."""
 
@@ -32,6 +33,11 @@ to the option. The key in the settings file is the end of the variable's name, i
 `MAILMEND_QUEUE_SWEEP_DRY_RUN` is `dry_run` in the table `[queue.sweep]`. Options of the connection
 (`MAILMEND_HOST`) are above all tables, options of broker and blobs in the table `[queue]`. An option
 overrides the environment, which overrides the settings file, which overrides cqlshrc.
+
+A letter means the same option in every command. A terminal that is too narrow for a table shows the
+last columns below their row, and ids of runs by their beginnings; `undo`, `runs show` and
+`jobs set` take these. A wider terminal, a pipe and `--json` have whole tables. A list that is longer than the
+terminal goes through MAILMEND_PAGER, PAGER or less.
 """
 
 
@@ -101,7 +107,7 @@ def _option(option: click.Option, context: click.Context) -> ListedOption:
     names = ""
     record = option.get_help_record(context)
     if record:
-        names = record[0]
+        names = _LETTER_FIRST.sub(r"\2, \1", record[0])
     extra = option.get_help_extra(context)
     variable = option.envvar or f"{context.auto_envvar_prefix}_{str(option.name).upper()}"
     text = " ".join((option.help or "").split())

@@ -137,6 +137,7 @@ SERVERS: Final = Command(
     it where it is started again under its name.""",
     service="mailmend.admin.delivery.delivery:list_servers",
     present="mailmend.admin.delivery.delivery:servers_document",
+    paged=True,
     options=(QUEUE_ARGUMENT,),
     shared=(OF_A_QUEUE,),
     examples="""

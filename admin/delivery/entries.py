@@ -292,6 +292,7 @@ LIST: Final = Command(
     knows.""",
     service="mailmend.admin.delivery.entries:list_entries",
     present="mailmend.admin.delivery.entries:entries_document",
+    paged=True,
     options=(
         QUEUE_ARGUMENT,
         option(
@@ -323,6 +324,7 @@ GROUP: Final = Command(
     about=CRITERIA,
     service="mailmend.admin.delivery.entries:group_entries",
     present="mailmend.admin.delivery.entries:groups_document",
+    paged=True,
     options=(
         QUEUE_ARGUMENT,
         option(

@@ -282,6 +282,7 @@ EXPLAIN: Final = Command(
     file alone.""",
     service="mailmend.admin.delivery.explain:explain",
     present="mailmend.admin.delivery.explain:wait_document",
+    paged=True,
     options=(
         click.Argument(["id"], metavar="[ID]", required=False),
         option(

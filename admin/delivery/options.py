@@ -74,6 +74,7 @@ def list_command(kind: OrderKind, *, summary: str, about: str, examples: str) ->
         about=about,
         service="mailmend.admin.delivery.orders:list_orders",
         present="mailmend.admin.delivery.orders_document:list_document",
+        paged=True,
         options=(
             QUEUE_ARGUMENT,
             flag("--history", "What was made, renewed and removed in the last 30 days, by whom and why, newest first."),

@@ -194,6 +194,7 @@ LINT: Final = Command(
     no server, and needs mailmend[delivery].""",
     service="mailmend.admin.delivery.policy:lint",
     present="mailmend.admin.delivery.policy:lint_document",
+    paged=True,
     options=(click.Argument(["files"], nargs=-1, required=True, type=FILE, metavar="FILE..."),),
     examples="""
         mailmend policy lint policies.yaml
@@ -212,6 +213,7 @@ SCHEMA: Final = Command(
     For VS Code and others, the first line of a policy file: # yaml-language-server: $schema=policy.schema.json""",
     service="mailmend.admin.delivery.policy:schema",
     present="mailmend.admin.delivery.policy:schema_document",
+    paged=True,
     examples="""
         mailmend policy schema > policy.schema.json""",
     exits="0 it was printed.",

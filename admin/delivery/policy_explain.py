@@ -466,6 +466,7 @@ EXPLAIN: Final = Command(
     `delivery explain`.""",
     service="mailmend.admin.delivery.policy_explain:explain",
     present="mailmend.admin.delivery.policy_explain:explain_document",
+    paged=True,
     options=(
         FILE_ARGUMENT,
         QUEUE_ARGUMENT,

@@ -146,6 +146,7 @@ SHOW: Final = Command(
     mail that has left the queue is known by the id that it had first.""",
     service="mailmend.admin.delivery.show:show_entry",
     present="mailmend.admin.delivery.show:entry_document",
+    paged=True,
     options=(QUEUE_ARGUMENT, click.Argument(["id"], metavar="ID")),
     shared=(READS_LEDGER,),
     examples="""

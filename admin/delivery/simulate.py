@@ -272,6 +272,7 @@ SIMULATE: Final = Command(
     replays all of them. This needs mailmend[delivery].""",
     service="mailmend.admin.delivery.simulate:simulate",
     present="mailmend.admin.delivery.simulation_document:simulation_document",
+    paged=True,
     options=(
         click.Argument(["file"], type=FILE, metavar="FILE"),
         QUEUE_ARGUMENT,

@@ -124,7 +124,7 @@ class OpenCluster:
             return None
         return Ledger(self.ledger_tables, self.clock, keep)
 
-    def known_ledger(self, run: UUID) -> Ledger:
+    def known_ledger(self, run: UUID | str) -> Ledger:
         """The ledger, for a run that it should hold; UnknownRun without any ledger."""
         ledger = self.existing_ledger()
         if ledger is None:

@@ -37,7 +37,44 @@ from mailmend.model.errors import ResultUnwritten, WrongUse
 
 Values = dict[str, Any]
 TYPED: Final = ParameterSource.COMMANDLINE
-JSON: Final = click.Option(["--json", "as_json"], is_flag=True, help="One JSON object on stdout.")
+SHORT: Final[Mapping[str, str]] = {
+    "--keyspace": "-k",
+    "--queue": "-Q",
+    "--dry-run": "-n",
+    "--only": "-o",
+    "--broker": "-b",
+    "--engine": "-e",
+    "--domain": "-d",
+    "--json": "-j",
+    "--listen": "-l",
+    "--why": "-w",
+    "--quiet": "-q",
+    "--verbose": "-v",
+    "--yes": "-y",
+}
+"""The letters of options; a letter means the same in every command (docs/adr/0062)."""
+
+
+def names_of(name: str, field: str | None = None) -> list[str]:
+    """The names by which an option is declared, its long name first.
+
+    Args:
+        name: with the hyphens.
+        field: of the request; None: the name's own field.
+    """
+    names = [name]
+    if name in SHORT:
+        names.append(SHORT[name])
+    if field is not None:
+        names.append(field)
+    return names
+
+
+JSON: Final = click.Option(
+    names_of("--json", "as_json"),
+    is_flag=True,
+    help="One JSON object on stdout.",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +106,7 @@ class Command:
     Attributes:
         about: split into paragraphs by empty lines.
         item: what makes JSON of each item that the service gives to the caller: a line on stdout.
+        paged: whether a long result goes to a pager on a terminal: of commands that list or show.
         alone: options (or `argument=value`) with which other options have no effect; the others are refused where they
             are typed.
     """
@@ -82,6 +120,7 @@ class Command:
     options: Sequence[click.Parameter] = ()
     shared: Sequence[Shared] = ()
     output: Sequence[click.Option] = (JSON,)
+    paged: bool = False
     alone: Mapping[str, Sequence[str]] = field(default_factory=dict)
     examples: str = ""
     exits: str = ""
@@ -118,9 +157,16 @@ class CommandGroup:
 class GroupedCommand(click.Command):
     """A command whose help lists its own options first, and those that many share under titles of their own."""
 
-    def __init__(self, *args: Any, titled: Mapping[str, Sequence[click.Option]], **settings: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        titled: Mapping[str, Sequence[click.Option]],
+        paged: bool = False,
+        **settings: Any,
+    ) -> None:
         super().__init__(*args, **settings)
         self.titled = titled
+        self.paged = paged
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Of similar names only those that the help shows are offered."""
@@ -212,16 +258,19 @@ def made(declared: Command | CommandGroup, **settings: Any) -> click.Command:
         callback=lambda **values: run(declared, values),
         epilog="\n\n".join(filter(None, paragraphs)),
         titled=titled,
+        paged=declared.paged,
         **text,
     )
 
 
 def run(command: Command, values: Values) -> int:
     context = click.get_current_context()
-    command_began(context.command_path, values.pop("log_level"), values.pop("log_format"))
+    command_began(context.command_path, _log_level(values, context), values.pop("log_format"))
     _refuse_beside(command, values, context)
     outputs = {name: values.pop(name) for name in OUTPUT_NAMES if name in values}
-    output = imported("mailmend.admin.frame.output:Output")(**outputs)
+    no_pager = values.pop("no_pager")
+    paged = command.paged and not no_pager
+    output = imported("mailmend.admin.frame.output:Output")(**outputs, paged=paged)
     with output.metrics_of(context) as metrics:
         given = []
         for shared in command.shared:
@@ -231,6 +280,25 @@ def run(command: Command, values: Values) -> int:
         result, unwritten = _served(command, {**values, **built}, output)
         code: int = output.show(imported(command.present)(result), unwritten, metrics)
     return code
+
+
+def _log_level(values: Values, context: click.Context) -> str:
+    """The level of the log: as typed, else as --verbose or --quiet means it, else as set.
+
+    Raises:
+        WrongUse: both of them are given.
+    """
+    level = str(values.pop("log_level"))
+    verbose = values.pop("verbose")
+    if verbose and values["quiet"]:
+        raise WrongUse("--verbose has no effect with --quiet", mend="Leave one of them out.")
+    if context.get_parameter_source("log_level") is TYPED:
+        return level
+    if verbose:
+        return "debug"
+    if values["quiet"]:
+        return "error"
+    return level
 
 
 def _served(command: Command, arguments: Values, output: Any) -> tuple[Any, Sequence[ResultUnwritten]]:
@@ -280,7 +348,15 @@ def _typed(name: str, context: click.Context) -> str:
     return ""
 
 
-OUTPUT_NAMES: Final = ("as_json", "report", "findings", "anonymous", "metrics_file")
+OUTPUT_NAMES: Final = (
+    "as_json",
+    "report",
+    "findings",
+    "anonymous",
+    "metrics_file",
+    "quiet",
+    "no_progress",
+)
 
 
 def _settings_of(command: click.Command, context: click.Context) -> set[str]:

@@ -201,6 +201,8 @@ class Grid:
     Attributes:
         wrapped: columns that may take several lines, in addition to `PROSE`.
         paper_columns: the width, in characters, where there is no terminal.
+        short_ids: columns of ids that commands take by their beginnings; a narrow terminal shows
+            only these.
         level: the title's level as a heading.
     """
 
@@ -210,6 +212,7 @@ class Grid:
     wrapped: frozenset[str] = frozenset()
     paper_columns: int = 120
     level: int = 2
+    short_ids: frozenset[str] = frozenset()
 
 
 Part = str | Styled | Line | Wrapped | Heading | Markdown | Verbatim | Grid | Chart

@@ -1,8 +1,11 @@
 """Kinds of option values: a wrong one is refused by the parser itself, with the option's name in the message."""
 
+import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final, TypeVar
+from uuid import UUID
 
 import click
 
@@ -13,6 +16,9 @@ from mailmend.model.errors import WrongUse
 from mailmend.model.projections.verdicts import BY_POLICY, DETECTED, MENDABLE
 
 T = TypeVar("T")
+
+_BEGINNING_OF_ID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f-]{0,27})?")
+"""As `mailmend runs list` shows it where a terminal is narrow."""
 
 MENDABLE_ON_REQUEST: Final = tuple(verdict for verdict in DETECTED if verdict in MENDABLE | BY_POLICY)
 VERDICT_NAMES: Final = ", ".join(verdict.value for verdict in MENDABLE_ON_REQUEST)
@@ -83,6 +89,23 @@ def _port(value: Any) -> int:
     return parse_port(int(value))
 
 
+def parse_run(value: Any) -> UUID | str:
+    """A run's id, or the beginning of one as text: it has at least 8 characters.
+
+    Raises:
+        WrongUse: it is neither.
+    """
+    text = str(value).lower()
+    with suppress(ValueError):
+        return UUID(text)
+    if _BEGINNING_OF_ID.fullmatch(text):
+        return text
+    raise WrongUse(
+        f"{value!r} is not a valid UUID",
+        mend="The first 8 characters of a run's id are enough.",
+    )
+
+
 PORT: Final = ParsedValue("port", _port)
 KEYSPACE: Final = ParsedValue("keyspace", lambda value: parse_keyspace(str(value)))
 DELAY: Final = Duration()
@@ -94,6 +117,7 @@ RISKS: Final = Several(
     "risk", {risk.option: risk for risk in reversed(Risk) if risk is not Risk.NONE}, "a risk of a plan"
 )
 RISK_NAMES: Final = RISKS.shown
+RUN: Final = ParsedValue("run", parse_run)
 SPARK_SETTING: Final = ParsedValue("setting", lambda value: parse_spark_setting(str(value)))
 
 

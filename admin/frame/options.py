@@ -16,7 +16,7 @@ from typing import Any, Final
 import click
 from click.core import ParameterSource
 
-from mailmend.admin.frame.command import Shared
+from mailmend.admin.frame.command import Shared, names_of
 from mailmend.admin.frame.environments import environment_of_others
 from mailmend.admin.frame.extras import imported
 from mailmend.admin.frame.kinds import KEYSPACE, PORT, Duration
@@ -39,7 +39,7 @@ PASSWORD_COMMAND_SECONDS: Final = 30
 
 
 def flag(name: str, text: str, field: str | None = None) -> click.Option:
-    return click.Option(_declarations(name, field), is_flag=True, help=text)
+    return click.Option(names_of(name, field), is_flag=True, help=text)
 
 
 def option(name: str, text: str, field: str | None = None, **settings: Any) -> click.Option:
@@ -56,13 +56,7 @@ def option(name: str, text: str, field: str | None = None, **settings: Any) -> c
     """
     if "default" in settings:
         settings["show_default"] = True
-    return click.Option(_declarations(name, field), help=text, **settings)
-
-
-def _declarations(name: str, field: str | None) -> list[str]:
-    if field is None:
-        return [name]
-    return [name, field]
+    return click.Option(names_of(name, field), help=text, **settings)
 
 
 _TYPED: Final = "mailmend.typed"
@@ -131,7 +125,9 @@ def shared_option(name: str, text: str, *, table: str = "", **settings: Any) -> 
     """A `SharedOption` that an environment variable may hold too."""
     variable = name.split("/", maxsplit=1)[0].removeprefix("--").replace("-", "_").upper()
     shown = {"show_envvar": True, "show_default": settings.get("default") is not None}
-    return SharedOption([name], table=table, envvar=f"MAILMEND_{variable}", help=text, **shown, **settings)
+    environment = f"MAILMEND_{variable}"
+    names = names_of(name)
+    return SharedOption(names, table=table, envvar=environment, help=text, **shown, **settings)
 
 
 def shared_file(name: str, text: str, *, table: str = "") -> SharedOption:
@@ -173,8 +169,28 @@ LOG: Final = (
         type=click.Choice(FORMATS, case_sensitive=False),
         default="text",
     ),
+    shared_option(
+        "--quiet",
+        "Show results and errors only: no progress, no advice, and of the log its errors.",
+        is_flag=True,
+        default=False,
+    ),
+    shared_option(
+        "--verbose",
+        "Log each step on stderr: the same as --log-level debug.",
+        is_flag=True,
+        default=False,
+    ),
+    shared_option("--no-progress", "Show no progress on stderr.", is_flag=True, default=False),
+    shared_option(
+        "--no-pager",
+        "Show a long list at once. Otherwise a terminal gets it through MAILMEND_PAGER, PAGER or "
+        "less; cat means no pager.",
+        is_flag=True,
+        default=False,
+    ),
 )
-"""How a command is logged; every one has them."""
+"""How a command is logged, and what it shows; every command has them."""
 _CONNECTION: Final = (
     shared_option(
         "--host", "A node of the cluster to connect to first; may be given again.", multiple=True, metavar="HOST"

@@ -35,6 +35,7 @@ from mailmend.model.catalog.mail import PROJECTIONS
 from mailmend.model.catalog.mail_queue import QUEUE_TABLES
 from mailmend.model.errors import ExitCode, MailmendError, ResultUnwritten, WrongUse
 from mailmend.model.operations import Seen
+from mailmend.model.ports import Progress, Silent
 from mailmend.model.projections.findings import Finding
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.model.table import Key, Row, Table
@@ -110,6 +111,9 @@ class Output:
         anonymous: whether users and their mailboxes' paths are left out.
         findings: where every finding goes as a line of JSON; on stdout (-) nothing else does.
         metrics_file: where the run's metrics go, however it ends.
+        quiet: whether a person sees results and errors only.
+        no_progress: whether progress is left out.
+        paged: whether a long result goes to a pager where stdout is a terminal.
     """
 
     as_json: bool = False
@@ -117,6 +121,9 @@ class Output:
     findings: Path | None = None
     anonymous: bool = False
     metrics_file: Path | None = None
+    quiet: bool = False
+    no_progress: bool = False
+    paged: bool = False
 
     @contextmanager
     def caller(self, item_json: Callable[[Any], Any] | None = None) -> Iterator[Caller]:
@@ -130,7 +137,9 @@ class Output:
         console = stderr_console()
         with ExitStack() as stack:
             finding = stack.enter_context(self._findings())
-            progress = stack.enter_context(progress_on(console, SystemClock()))
+            progress: Progress = Silent()
+            if not (self.quiet or self.no_progress):
+                progress = stack.enter_context(progress_on(console, SystemClock()))
             logged = stack.enter_context(logged_progress(progress, SystemClock()))
             item: Callable[[Any], None] = ignore
             if item_json:
@@ -177,19 +186,25 @@ class Output:
                 write()
             except (ResultUnwritten, WrongUse) as error:
                 refused.append(error)
-        if self.findings and self.findings != STDOUT and not unwritten:
-            echo(f"Findings: {self.findings}")
-        for remark in document.remarks:
-            echo(remark)
-        if not self.as_json:
-            for hint in document.hints:
-                echo(hint)
+        self._show_remarks(document, wrote_findings=not unwritten)
         code = int(document.exit)
         if refused:
             code = _on_stderr(document, refused)
         if metrics:
             metrics(code, document.json, document.left_sample)
         return code
+
+    def _show_remarks(self, document: Document, *, wrote_findings: bool) -> None:
+        """What is said on stderr; with --quiet only the remarks on a result that is not fine."""
+        if self.quiet and document.exit == ExitCode.FINE:
+            return
+        if self.findings and self.findings != STDOUT and wrote_findings and not self.quiet:
+            echo(f"Findings: {self.findings}")
+        for remark in document.remarks:
+            echo(remark)
+        if not (self.as_json or self.quiet):
+            for hint in document.hints:
+                echo(hint)
 
     def _writes(self, document: Document) -> Iterator[Callable[[], None]]:
         for file, text in document.files.items():
@@ -198,9 +213,14 @@ class Output:
             if self.as_json:
                 yield partial(write_json, document.json)
             else:
-                yield partial(show, document)
+                yield partial(show, document, paged=self.paged)
         if self.report:
-            yield partial(_write_report, self.report, document)
+            yield partial(self._write_report, self.report, document)
+
+    def _write_report(self, file: Path, document: Document) -> None:
+        write_report(file, document, SystemClock().micros())
+        if not self.quiet:
+            echo(f"Report: {file}")
 
     @contextmanager
     def _findings(self) -> Iterator[Callable[[Finding], None]]:
@@ -234,11 +254,6 @@ def _both(finding: Finding, *takers: Callable[[Finding], None]) -> None:
 
 def _write_item(item_json: Callable[[Any], Any], item: Any) -> None:
     write_json(item_json(item))
-
-
-def _write_report(file: Path, document: Document) -> None:
-    write_report(file, document, SystemClock().micros())
-    echo(f"Report: {file}")
 
 
 def _on_stderr(document: Document, refused: Sequence[MailmendError]) -> int:

@@ -1,6 +1,8 @@
 """The one presenter: it writes any document as JSON for scripts, as tables for people, or as one HTML file."""
 
+import io
 import json
+import os
 import sys
 import textwrap
 from collections.abc import Sequence
@@ -12,17 +14,13 @@ from typing import Any, TextIO
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from rich import markdown
-from rich.box import SIMPLE_HEAD
-from rich.cells import cell_len
 from rich.console import Console
-from rich.table import Table as RichTable
 from rich.text import Text
 
 from mailmend.admin.frame.document import (
     COMMANDS,
     DIFFERS,
     NUMERIC,
-    PROSE,
     Chart,
     Document,
     Grid,
@@ -36,7 +34,9 @@ from mailmend.admin.frame.document import (
     Verbatim,
     Wrapped,
 )
+from mailmend.admin.frame.pager import pager_words, write_to_pager
 from mailmend.admin.frame.runbooks import page_named
+from mailmend.admin.frame.tables import print_grid, text_of_cell
 from mailmend.admin.frame.whole_files import mode_for_owner, to_stdout, write_text
 from mailmend.model.errors import ExitCode
 from mailmend.model.instants import MICROS
@@ -44,11 +44,6 @@ from mailmend.model.texts import escaped_json, printable
 
 PAPER_COLUMNS = 120
 """The width of tables that go to a file or a mail, where no terminal sets it."""
-
-_WORD_COLUMNS_MAX = 60
-"""Longer words of prose are broken."""
-
-_WIDTH_MAX = 100_000
 
 _GROUP = 3
 """The level of headings above which a terminal leaves a line free."""
@@ -92,13 +87,53 @@ def write_json(document: Any, stream: TextIO | None = None) -> None:
         sys.stdout.write(line)
 
 
-def show(document: Document, console: Console | None = None) -> None:
+def show(document: Document, console: Console | None = None, *, paged: bool = False) -> None:
+    """Write a document for people, on stdout where no console is given.
+
+    Args:
+        document: what is written.
+        console: where it goes.
+        paged: whether a text that is longer than the terminal goes to a pager.
+    """
     if console is not None:
         _show(document, console)
         return
     with to_stdout():
         widths = (part.paper_columns for part in document.body if isinstance(part, Grid))
-        _show(document, stdout_console(max(widths, default=PAPER_COLUMNS)))
+        stdout = stdout_console(max(widths, default=PAPER_COLUMNS))
+        # Rich also calls a pipe a terminal where FORCE_COLOR is set.
+        pages = paged and sys.stdout.isatty() and not stdout.is_dumb_terminal
+        if not (pages and _show_in_pager(document, stdout)):
+            _show(document, stdout)
+
+
+def _show_in_pager(document: Document, terminal: Console) -> bool:
+    """Show a long document in the pager.
+
+    Returns:
+        False where the document fits on the terminal, or where there is no pager.
+    """
+    words = pager_words(os.environ)
+    if not words:
+        return False
+    kept = io.StringIO()
+    colours: Any = terminal.color_system  # rich gives its name, and takes literals of it
+    console = Console(
+        file=kept,
+        force_terminal=True,
+        width=terminal.width,
+        color_system=colours,
+        highlight=False,
+    )
+    _show(document, console)
+    text = kept.getvalue()
+    if text.count("\n") < terminal.height:
+        return False
+    try:
+        write_to_pager(words, text)
+    except OSError:
+        return False
+    return True
 
 
 def _show(document: Document, console: Console) -> None:
@@ -109,8 +144,7 @@ def _show(document: Document, console: Console) -> None:
 def _show_part(part: Part, console: Console) -> None:
     match part:
         case Grid():
-            table = grid_of(part)
-            _show_table(table, console)
+            print_grid(part, console)
         case Wrapped():
             for line in wrapped_lines(part, console.width):
                 console.print(line, soft_wrap=True, markup=False)
@@ -126,27 +160,10 @@ def _show_part(part: Part, console: Console) -> None:
         case Chart():
             pass
         case Line():
-            console.print(Text.assemble(*(_text(piece) for piece in part.pieces)), soft_wrap=True)
+            pieces = map(text_of_cell, part.pieces)
+            console.print(Text.assemble(*pieces), soft_wrap=True)
         case _:
-            console.print(_text(part), soft_wrap=True)
-
-
-def _show_table(table: RichTable, console: Console) -> None:
-    """A table that needs more columns than the terminal has takes them: no word of it is cut."""
-    least = console.measure(table, options=console.options.update_width(_WIDTH_MAX)).minimum
-    if least > console.width:
-        table.width = least
-    console.print(table, crop=False)
-
-
-def _text(cell: GridCell) -> Text:
-    match cell:
-        case Styled(text, style):
-            return Text(printable(text), style)
-        case RunbookLink(runbook):
-            return Text(runbook)
-        case str():
-            return Text(printable(cell))
+            console.print(text_of_cell(part), soft_wrap=True)
 
 
 def wrapped_lines(part: Wrapped, width: int) -> list[str]:
@@ -157,32 +174,6 @@ def wrapped_lines(part: Wrapped, width: int) -> list[str]:
         subsequent_indent=" " * len(part.lead),
         break_long_words=False,
     )
-
-
-def grid_of(grid: Grid) -> RichTable:
-    """A table that cuts no word: prose is wrapped between words, and what then does not fit makes the table wider."""
-    shown = RichTable(
-        title=Text(printable(grid.title)), title_justify="left", header_style="bold", box=SIMPLE_HEAD, pad_edge=False
-    )
-    rows = [[_text(cell) for cell in row] for row in grid.rows]
-    for place, column in enumerate(grid.columns):
-        justify: Any = "right" if column in NUMERIC else "left"
-        texts = [printable(column), *(row[place].plain for row in rows)]
-        pieces: list[str] = []
-        if column in PROSE | grid.wrapped:
-            whole = False
-            for text in texts:
-                pieces += text.split()
-            least = min(max(map(cell_len, pieces), default=0), _WORD_COLUMNS_MAX)
-        else:
-            whole = True
-            for text in texts:
-                pieces += text.splitlines()
-            least = max(map(cell_len, pieces), default=0)
-        shown.add_column(texts[0], justify=justify, overflow="fold", no_wrap=whole, min_width=least)
-    for row in rows:
-        shown.add_row(*row)
-    return shown
 
 
 def write_report(file: Path, document: Document, now_micros: int) -> None:
@@ -241,7 +232,7 @@ def _html_part(part: Part) -> dict[str, Any]:
         case Chart():
             return found | {"chart": part}
         case Line():
-            return found | {"text": "".join(_text(piece).plain for piece in part.pieces)}
+            return found | {"text": "".join(text_of_cell(piece).plain for piece in part.pieces)}
         case str():
             return found | {"text": printable(part)}
         case _:
@@ -249,7 +240,7 @@ def _html_part(part: Part) -> dict[str, Any]:
 
 
 def _html_cell(cell: GridCell) -> dict[str, str]:
-    shown = {"text": _text(cell).plain, "style": "", "runbook": ""}
+    shown = {"text": text_of_cell(cell).plain, "style": "", "runbook": ""}
     if isinstance(cell, Styled):
         shown["style"] = cell.style
     if isinstance(cell, RunbookLink):

@@ -44,7 +44,7 @@ CONNECTION_NAMES: Final = (
     "tls_hostnames",
 )
 """The connection in the settings file: above every table, with the password and the log."""
-LOG_NAMES: Final = ("log_level", "log_format")
+LOG_NAMES: Final = ("log_level", "log_format", "quiet", "verbose", "no_progress", "no_pager")
 
 
 def take_config(context: click.Context, _: click.Parameter, named: Path | None) -> None:

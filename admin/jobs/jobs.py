@@ -421,6 +421,7 @@ _LIST: Final = Command(
     the ledger cannot be read. Nothing is written.""",
     service="mailmend.admin.jobs.jobs:list_jobs",
     present="mailmend.admin.jobs.jobs:jobs_document",
+    paged=True,
     shared=(ALL_JOBS, CONNECTION),
     examples="""
         mailmend jobs list
@@ -433,6 +434,7 @@ _SHOW: Final = Command(
     summary="Show one job: what is declared, its next runs, how the last one ended.",
     service="mailmend.admin.jobs.jobs:list_jobs",
     present="mailmend.admin.jobs.jobs:job_document",
+    paged=True,
     options=(NAME,),
     shared=(_OF_ONE, CONNECTION),
     examples="mailmend jobs show nightly-repair",

@@ -13,7 +13,7 @@ import click
 from mailmend.admin.frame.cluster import OpenCluster, open_cluster, owner_name
 from mailmend.admin.frame.command import Command, Shared
 from mailmend.admin.frame.document import Document, Grid
-from mailmend.admin.frame.kinds import KEEP, duration_text
+from mailmend.admin.frame.kinds import KEEP, duration_text, parse_run
 from mailmend.admin.frame.options import CONNECTION, MAX_FIXES, ROWS_PER_SECOND, option
 from mailmend.admin.frame.settings import ConnectionSettings
 from mailmend.admin.frame.values import fields_json, shown
@@ -70,7 +70,8 @@ def history_document(runs: JobHistory) -> Document:
         return Document(json, ("No run of a job is kept: none ran yet, or they have expired.",))
     columns = ("job", "started", "ended", "state", "exit", "repair")
     rows = [_history_row(run, repairs) for run, repairs in runs[:HISTORY_SHOWN]]
-    grid = Grid("Runs of jobs", columns, rows, frozenset({"state"}))
+    wrapped = frozenset({"state"})
+    grid = Grid("Runs of jobs", columns, rows, wrapped, short_ids=frozenset({"repair"}))
     for _, repairs in runs:
         if repairs:
             return Document(json, (grid, f"Next: mailmend runs show {repairs[0].id}"))
@@ -103,6 +104,7 @@ HISTORY: Final = Command(
     summary="List the runs of jobs, newest first, with the repairs that they began.",
     service="mailmend.admin.jobs.runs:history",
     present="mailmend.admin.jobs.runs:history_document",
+    paged=True,
     options=(
         click.Argument(["name"], required=False),
         option("--since", "How far to look back.", type=KEEP, default=duration_text(KEEP_DEFAULT)),
@@ -158,10 +160,11 @@ def set_limits(
 def _at_work(opened: OpenCluster, name: str) -> tuple[UUID, RunKind, str, RunLimit]:
     """The id under which the run hears, its kind, its command, and its limits as they were given."""
     try:
-        run = UUID(name)
-    except ValueError:
+        run = parse_run(name)
+    except WrongUse:
         return _of_job(opened, name.replace("_", "-"))
-    return _of_run(opened, opened.known_ledger(run).get(run))
+    ledger = opened.known_ledger(run)
+    return _of_run(opened, ledger.get(ledger.id_of(run)))
 
 
 def _of_job(opened: OpenCluster, job: str) -> tuple[UUID, RunKind, str, RunLimit]:

@@ -433,6 +433,7 @@ DOCTOR: Final = Command(
     them. Nothing is written anywhere, and no Spark is started.""",
     service="mailmend.admin.local.doctor:doctor",
     present="mailmend.admin.local.doctor:doctor_document",
+    paged=True,
     shared=(Shared("settings", {**_EVERYTHING.groups, "Spark": [_MASTER]}, _build),),
     examples="""
         mailmend doctor

@@ -14,7 +14,7 @@ import click
 from mailmend.admin.frame.command import JSON, Shared, Values
 from mailmend.admin.frame.completion import completed_runs
 from mailmend.admin.frame.extras import imported
-from mailmend.admin.frame.kinds import DELAY, KEEP, SPARK_SETTING, Duration, duration_text
+from mailmend.admin.frame.kinds import DELAY, KEEP, RUN, SPARK_SETTING, Duration, duration_text
 from mailmend.admin.frame.options import (
     ANONYMOUS,
     FILE,
@@ -120,7 +120,7 @@ PLAN: Final = option(
     metavar="FILE",
 )
 COUNTERS_AT_ONCE: Final = flag("--no-writers", "Declare that no process writes: counters are looked at twice at once.")
-RUN_ARGUMENT: Final = click.Argument(["run"], type=click.UUID, shell_complete=completed_runs)
+RUN_ARGUMENT: Final = click.Argument(["run"], type=RUN, shell_complete=completed_runs)
 RESULTS: Final = (JSON, REPORT, ANONYMOUS, FINDINGS)
 MEASURED: Final = (*RESULTS, METRICS_FILE)
 REPAIR_EXITS: Final = (

@@ -87,8 +87,13 @@ def _explainer(run: Run) -> Callable[[Finding], Finding]:
     return explained
 
 
-def show_run(connection: ConnectionSettings, run: UUID, caller: Caller) -> RunResult:
+def show_run(connection: ConnectionSettings, run: UUID | str, caller: Caller) -> RunResult:
     """One run; each of its findings goes to the caller.
+
+    Args:
+        connection: where the ledger is.
+        run: its id, or the beginning of its id.
+        caller: who asks.
 
     Raises:
         UnknownRun: no such run is kept.
@@ -96,7 +101,7 @@ def show_run(connection: ConnectionSettings, run: UUID, caller: Caller) -> RunRe
     examples = Examples(caller)
     with open_cluster(connection) as opened:
         ledger = opened.known_ledger(run)
-        found = ledger.get(run)
+        found = ledger.get(ledger.id_of(run))
         for outcome in map(_explainer(found), ledger.findings(found.id)):
             examples.take(outcome)
         affected = examples.affected(lambda: opened.cluster.keyspace(found.keyspace))
@@ -131,7 +136,8 @@ def runs_document(result: RunsResult) -> Document:
     if not result.runs:
         return Document(json, (_NO_RUN,))
     columns = ("run", "started", "command", "state", "fixed", "left")
-    table = Grid(f"Runs of {result.keyspace}", columns, list(map(_cells, result.runs)))
+    rows = list(map(_cells, result.runs))
+    table = Grid(f"Runs of {result.keyspace}", columns, rows, short_ids=frozenset({"run"}))
     return Document(json, (table, f"Next: mailmend runs show {result.runs[0].id}"))
 
 
@@ -167,7 +173,8 @@ def trend_parts(runs: Sequence[Run]) -> Iterator[Part]:
             found_by_run.append((label, found))
             left_by_run.append((label, left))
     if rows:
-        yield Grid("Run after run", ("started", "run", "command", "verdict", "found", "fixed", "left"), rows)
+        columns = ("started", "run", "command", "verdict", "found", "fixed", "left")
+        yield Grid("Run after run", columns, rows, short_ids=frozenset({"run"}))
     yield from over_runs("Found, run after run", found_by_run)
     yield from over_runs("Left, run after run", left_by_run)
 
@@ -281,6 +288,7 @@ RUNS: Final = CommandGroup(
             summary="List the runs, newest first.",
             service="mailmend.admin.messages.runs:list_runs",
             present="mailmend.admin.messages.runs:runs_document",
+            paged=True,
             options=_WHICH,
             shared=(CONNECTION,),
         ),
@@ -292,6 +300,7 @@ RUNS: Final = CommandGroup(
             `fixed` and `left` as the run's own result had them.""",
             service="mailmend.admin.messages.runs:list_runs",
             present="mailmend.admin.messages.runs:trend_document",
+            paged=True,
             options=_WHICH,
             shared=(CONNECTION,),
             output=(JSON, REPORT),
@@ -305,6 +314,7 @@ RUNS: Final = CommandGroup(
             the run's own fields.""",
             service="mailmend.admin.messages.runs:show_run",
             present="mailmend.admin.messages.runs:run_document",
+            paged=True,
             options=(RUN_ARGUMENT,),
             shared=(CONNECTION,),
             output=(
@@ -325,10 +335,10 @@ RUNS: Final = CommandGroup(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UndoRequest:
-    """Which run is undone."""
+    """Which run is undone: its id, or the beginning of its id."""
 
     connection: ConnectionSettings
-    run: UUID
+    run: UUID | str
     dry_run: bool = False
     no_writers: bool = False
 
@@ -341,15 +351,17 @@ def undo(request: UndoRequest, caller: Caller) -> CommandResult:
     """
     examples = Examples(caller)
     with open_cluster(request.connection) as opened:
-        undoable(opened.known_ledger(request.run), request.run, opened.mail.name)
+        known = opened.known_ledger(request.run)
+        run = RunId(known.id_of(request.run))
+        undoable(known, run, opened.mail.name)
         families = opened.bound((MESSAGES,)).whole(opened.mail.name, may_leave_out=False)
         settings = UndoSettings(
-            RunId(request.run),
+            run,
             opened.mail.name,
             families,
             dry_run=request.dry_run,
             owner=owner_name(),
-            options={"run": str(request.run), "no_writers": request.no_writers},
+            options={"run": str(run), "no_writers": request.no_writers},
         )
         mail = opened.mail
         ledger = opened.ledger()

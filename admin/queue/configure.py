@@ -346,6 +346,7 @@ ADVISE: Final = Command(
     advice keeps to these rules.""",
     service="mailmend.admin.queue.configure:advise",
     present="mailmend.admin.queue.configure:advise_document",
+    paged=True,
     shared=(TRAFFIC, CONNECTION),
     examples="""
         mailmend queue advise                               from what is measured; seconds

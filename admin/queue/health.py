@@ -198,6 +198,7 @@ HEALTH: Final = Command(
     Only an administrator of the tenant may read policies; where they cannot be read, that is said, and is no fault.""",
     service="mailmend.admin.queue.health:queue_health",
     present="mailmend.admin.queue.health:health_document",
+    paged=True,
     options=(QUEUE_ARGUMENT, ALL, NO_BROKER),
     shared=(queue_settings(broker=unless("no_broker")),),
     examples="""
@@ -217,6 +218,7 @@ METRICS: Final = Command(
     (delivered, retried, ...) is in the file of `mailmend queue tend --metrics-file`.""",
     service="mailmend.admin.queue.health:queue_metrics",
     present="mailmend.admin.queue.health:metrics_document",
+    paged=True,
     options=(
         QUEUE_ARGUMENT,
         option("--output", "Write to this file, whole or not at all.", type=FILE, metavar="FILE"),

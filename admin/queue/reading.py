@@ -263,6 +263,7 @@ LIST: Final = Command(
     about="Reads the tables only; writes nothing.",
     service="mailmend.admin.queue.reading:list_queues",
     present="mailmend.admin.queue.reading:list_document",
+    paged=True,
     shared=(queue_settings(named=False),),
     examples="""
         mailmend queue list
@@ -305,6 +306,7 @@ BROWSE: Final = Command(
     it is acked. Writes nothing.""",
     service="mailmend.admin.queue.reading:browse",
     present="mailmend.admin.queue.reading:browse_document",
+    paged=True,
     item="mailmend.admin.queue.reading:browsed_json",
     options=(
         QUEUE_ARGUMENT,

@@ -471,6 +471,7 @@ ADVISE: Final = Command(
     end, after Ctrl-C too.""",
     service="mailmend.admin.schema.advise:advise",
     present="mailmend.admin.schema.advise:document_of",
+    paged=True,
     options=(
         option("--trial/--no-trial", "Try the compactions on a copy of your rows.", default=True),
         option(

@@ -456,6 +456,7 @@ EXPORT: Final = Command(
     about="Asks no cluster unless --live is given.",
     service="mailmend.admin.schema.export:export",
     present="mailmend.admin.schema.export:export_document",
+    paged=True,
     options=(
         option(
             "--dir",

@@ -293,6 +293,7 @@ GRANTS: Final = Command(
     of the ledger, and the command names missing mail tables.""",
     service="mailmend.admin.schema.grants:grants",
     present="mailmend.admin.schema.grants:document_of",
+    paged=True,
     options=(
         option(
             "--role",

@@ -433,6 +433,7 @@ LINT: Final = Command(
     In a file, right before the statement: -- lint: ignore T5: why it may stay""",
     service="mailmend.admin.schema.lint:lint",
     present="mailmend.admin.schema.lint:document_of",
+    paged=True,
     options=(
         click.Argument(["paths"], nargs=-1, metavar="[PATH]...", type=FILE),
         flag("--live", "Look at the live keyspace: in place of files."),

@@ -444,6 +444,7 @@ HISTORY: Final = Command(
     listed. `baseline` is one that was never run here, for what it makes was there already.""",
     service="mailmend.admin.schema.migrating:history",
     present="mailmend.admin.schema.migrating:history_document",
+    paged=True,
     options=(SPOKEN_OF,),
     shared=(CONNECTION,),
     examples="""

@@ -338,6 +338,7 @@ PLAN: Final = Command(
     the result of the applied --migrations), whatever the history holds.""",
     service="mailmend.admin.schema.plan:plan",
     present="mailmend.admin.schema.plan:plan_document",
+    paged=True,
     options=(
         *MIGRATIONS,
         flag("--from-model", "Show the statements that change the live tables to the model; they are never run."),

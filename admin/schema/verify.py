@@ -328,6 +328,7 @@ VERIFY: Final = Command(
     or has not ended is drift; each line says what mends it.""",
     service="mailmend.admin.schema.verify:verify",
     present="mailmend.admin.schema.verify:verify_document",
+    paged=True,
     options=(FOLDER,),
     shared=(CONNECTION,),
     examples="""

@@ -33,7 +33,7 @@ from mailmend.model.catalog.ledger import (
     day_of,
     days_back,
 )
-from mailmend.model.errors import MailmendError, SchemaMismatch, TableOpening, UnknownRun
+from mailmend.model.errors import MailmendError, SchemaMismatch, TableOpening, UnknownRun, WrongUse
 from mailmend.model.ids import RunId, later_uuid, micros_of
 from mailmend.model.instants import instant_of
 from mailmend.model.operations import Level, Put, Read, Scan, Seen
@@ -218,6 +218,33 @@ class Ledger:
         if not seen:
             raise UnknownRun(f"the ledger holds no run {run}", mend="List those that it holds with: mailmend runs list")
         return _run_of(seen[0].row)
+
+    def id_of(self, run: UUID | str) -> UUID:
+        """The id of a run that is named by its id, or by the beginning of its id.
+
+        Raises:
+            UnknownRun: no run that was kept lately has an id that begins like this.
+            WrongUse: several runs have one.
+        """
+        if isinstance(run, UUID):
+            return run
+        found = []
+        for known in self.runs():
+            if str(known.id).startswith(run):
+                found.append(known.id)
+        if not found:
+            days = self.keep.days
+            raise UnknownRun(
+                f"the ledger holds no run of the last {days} days whose id begins with {run}",
+                mend="List them with: mailmend runs list --all. A whole id names an older run too.",
+            )
+        if len(found) > 1:
+            ids = ", ".join(map(str, found))
+            raise WrongUse(
+                f"{len(found)} runs have an id that begins with {run}",
+                mend=f"Name one: {ids}.",
+            )
+        return found[0]
 
     def runs(self, keyspace: str | None = None) -> list[Run]:
         """The recorded runs, newest first; of one mail keyspace, or of all."""

@@ -1,5 +1,6 @@
 """A shell on a cluster in memory: what every test of a command begins with."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
@@ -9,6 +10,18 @@ from mailmend.cql.driver.session import Keyspace
 from tests.support.cluster_twin import ClusterTwin, cluster_in_memory
 from tests.support.commands import CommandLine, command_line
 from tests.support.mail_states import QUIET, MailKeyspace
+from tests.support.narrow_terminal import problems_of, tables_kept
+
+
+@pytest.fixture(autouse=True)
+def _tables_fit_on_a_terminal() -> Iterator[None]:
+    """Every table that a test makes fits into 80 columns of a terminal, and loses no word there."""
+    with tables_kept() as tables:
+        yield
+    problems = []
+    for table in tables:
+        problems += problems_of(table)
+    assert problems == []
 
 
 @pytest.fixture

@@ -10,7 +10,8 @@ from rich.console import Console
 
 from mailmend.admin.frame.document import Document, Grid, Heading, Line, Markdown, Part, Styled, Verbatim, Wrapped
 from mailmend.admin.frame.examples import EXAMPLES_MAX, Examples
-from mailmend.admin.frame.presenter import exit_meaning, grid_of, show, write_json
+from mailmend.admin.frame.presenter import exit_meaning, show, write_json
+from mailmend.admin.frame.tables import grid_of
 from mailmend.admin.frame.values import counts_json
 from mailmend.admin.frame.verdict_texts import MEANINGS, STYLES
 from mailmend.admin.messages.mending import CommandResult

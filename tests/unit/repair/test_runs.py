@@ -14,7 +14,15 @@ from hypothesis import strategies as st
 from mailmend.cql.memory import MemoryTables
 from mailmend.cql.row_statements import Operation
 from mailmend.model.catalog.ledger import REPAIR_FINDING
-from mailmend.model.errors import MailmendError, NotEnoughReplicas, SchemaMismatch, TableOpening, TimedOut, UnknownRun
+from mailmend.model.errors import (
+    MailmendError,
+    NotEnoughReplicas,
+    SchemaMismatch,
+    TableOpening,
+    TimedOut,
+    UnknownRun,
+    WrongUse,
+)
 from mailmend.model.ids import RunId
 from mailmend.model.instants import MICROS
 from mailmend.model.operations import Put, Read, Seen
@@ -67,6 +75,19 @@ def test_a_node_that_is_still_making_the_table_is_asked_again(error: MailmendErr
     with nullcontext() if found else pytest.raises(type(error)):
         assert book.runs() == [run]
     assert clock.micros() - START < 10 * MICROS
+
+
+def test_a_beginning_that_several_ids_share_is_refused_with_the_ids() -> None:
+    clock = VirtualClock()
+    book = ledger(clock)
+    runs = [book.start("mail", "repair messages", T, {}, owner="op@host pid 1") for _ in range(2)]
+    alike = str(runs[0].id)[:8]
+
+    with pytest.raises(WrongUse, match="2 runs have an id") as refused:
+        book.id_of(alike)
+
+    assert all(str(run.id) in str(refused.value) for run in runs)
+    assert [book.id_of(str(run.id)) for run in runs] == [run.id for run in runs]
 
 
 def test_a_run_is_known_from_its_start_to_its_end() -> None:

@@ -73,6 +73,28 @@ class TestUndo:
 
         assert [(one.code, unknown in one.err) for one in (without, with_ledger)] == [(2, True)] * 2
 
+    def test_the_beginning_of_an_id_names_a_run(self, mailmend: CommandLine, mail: MailKeyspace, mend: Typed) -> None:
+        """As `mailmend runs list` shows it where a terminal is narrow."""
+        mail.lose_projection(mail.truths[0])
+        run = mend().json["run"]
+
+        shown = mailmend("runs", "show", run[:13].upper(), "--json")
+        undone = mailmend("undo", run[:8], "--json")
+
+        assert (undone.code, undone.json["fixed"]) == (0, {"PROJECT": 1})
+        assert mailmend("runs", "show", undone.json["run"], "--json").json["options"]["run"] == run
+        assert shown.json["run"] == run
+
+    def test_the_beginning_of_no_id_is_refused(self, mailmend: CommandLine, mend: Typed) -> None:
+        mend()
+
+        unknown = mailmend("undo", "ffffffff")
+        short = mailmend("undo", "6e0")
+
+        assert (unknown.code, short.code) == (2, 2)
+        assert "holds no run of the last 30 days whose id begins with ffffffff" in unknown.err
+        assert "'6e0' is not a valid UUID. The first 8 characters of a run's id are enough." in short.err
+
 
 class TestRuns:
     """The ledger as a person reads it."""
