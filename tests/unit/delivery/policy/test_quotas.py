@@ -146,6 +146,14 @@ def test_how_full_a_quota_is_its_fullest_key_says() -> None:
     assert usage.fullest == {"tenant": 0.0, "domain": 0.0, "closed": 0.0}
 
 
+def test_before_a_count_a_quota_is_as_full_as_what_was_put_makes_it() -> None:
+    """A mail without a noted size has no bytes."""
+    usage = QuotaUsage((replace(PER_TENANT, default=QuotaLimit(10, 2)),))
+    assert usage.fullest == {}
+    put(usage, CountedMail(({TENANT: "acme"},)))
+    assert usage.fullest == {"tenant": 0.1}
+
+
 def test_quotas_that_count_alike_keep_what_was_counted() -> None:
     """Under another name and limit too; a new one refuses nothing until it is counted."""
     usage = counted(PER_TENANT, mails=(mail("acme"),))

@@ -258,6 +258,15 @@ def test_each_weight_divides_a_whole_turn() -> None:
     assert [weight for weight in range(1, 101) if WHOLE_TURN % weight] == []
 
 
+def test_no_shorter_turn_would_be_divided_by_each_weight() -> None:
+    """So times stay as small as they can be."""
+    parts = [part for part in range(2, 200) if WHOLE_TURN % part == 0]
+    assert parts
+    for part in parts:
+        shorter = WHOLE_TURN // part
+        assert [weight for weight in range(1, 101) if shorter % weight] != []
+
+
 def test_addresses_of_little_weight_come_evenly_among_the_others() -> None:
     pool = SourcePool(["a", "b", "a", "c", "a"])
 
@@ -416,6 +425,19 @@ def test_a_tenant_that_comes_back_before_its_next_turn_is_due_has_that_turn_when
     turns.add("a", "y")
     turns.add("b", "x")
     assert order_of(turns, 4) == ["b", "b", "a", "b"]
+
+
+@pytest.mark.parametrize(("stay", "known_most"), [(1, 16), (100, 200)])
+def test_no_more_tenants_are_known_than_twice_as_many_as_stay(stay: int, known_most: int) -> None:
+    """Or a few where few stay, whoever comes and goes meanwhile."""
+    turns = turns_of(*(f"stays {number}" for number in range(stay)))
+    known = list[int]()
+    for number in range(1_000):
+        turns.add(str(number), "x")
+        turns.discard(str(number), "x")
+        known.append(len(list(turns)))
+
+    assert max(known) <= known_most
 
 
 def test_many_tenants_that_stay_are_swept_a_few_times_as_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
