@@ -212,7 +212,7 @@ class _Header:
         while at < len(entity):
             stop = entity.find(b"\n", at) + 1 or len(entity)
             line = entity[at:stop]
-            if line in {b"\r\n", b"\n"}:
+            if line == b"\r\n":
                 return cls(fields, line, stop)
             if line[:1] in {b" ", b"\t"} and fields:
                 fields[-1] += line
@@ -228,7 +228,7 @@ class _Header:
         wanted = name.lower().encode()
         values = list[str]()
         for field in self.fields:
-            found = _FIELD.fullmatch(_with_line_end(field))
+            found = _FIELD.fullmatch(field)
             if found and found[1].lower() == wanted:
                 values.append(found[2].decode("latin-1").replace("\r\n", "").strip())
         return values
@@ -285,20 +285,11 @@ class _Header:
             self._add(f"Content-Type: text/plain; charset={_charset(body)}")
 
     def _add(self, line: str) -> None:
-        if self.fields and not self.fields[-1].endswith(b"\n"):
-            self.fields[-1] += b"\r\n"
         self.fields.append(line.encode() + b"\r\n")
-        self.gap = self.gap or b"\r\n"
 
     def _remove(self, name: str) -> None:
         prefix = f"{name.lower()}:".encode()
         self.fields = [field for field in self.fields if not field.replace(b" ", b"").lower().startswith(prefix)]
-
-
-def _with_line_end(field: bytes) -> bytes:
-    if field.endswith(b"\r\n"):
-        return field
-    return field + b"\r\n"
 
 
 def _charset(body: bytes) -> str:
@@ -400,7 +391,7 @@ def _ascii_field(field: bytes) -> bytes:
     Raises:
         CannotEncode: it holds an address that only SMTPUTF8 can carry.
     """
-    found = _FIELD.fullmatch(_with_line_end(field))
+    found = _FIELD.fullmatch(field.removesuffix(b"\r\n") + b"\r\n")
     if not found:
         return _HIGH.sub(b"?", field)
     name = found[1].decode()
