@@ -1,8 +1,9 @@
 """What a release has to pass without network: `make release-check` runs it after `make check`.
 
 The wheel and the source archive are built twice, and both times have the same bytes. The wheel holds one package, and
-its page for an index has no relative link. The changelog has a section for the version. `dist/mailmend.cdx.json` lists
-what the extra `[all]` installs, as CycloneDX (SBOM), by the lock file.
+its page for an index has no relative link. The changelog has a section for the version: it becomes the notes of the
+release, `dist/mailmend.notes.md`. `dist/mailmend.cdx.json` lists what the extra `[all]` installs, as CycloneDX (SBOM),
+by the lock file.
 """
 
 import hashlib
@@ -21,6 +22,7 @@ from tests.support.checkout import CHECKOUT
 UV: Final = CHECKOUT / ".uv" / "bin" / "uv"
 DIST: Final = CHECKOUT / "dist"
 SBOM: Final = DIST / "mailmend.cdx.json"
+NOTES: Final = DIST / "mailmend.notes.md"
 _RELATIVE_LINK: Final = re.compile(r"\]\((?!https?://|#|mailto:)([^)\s]+)\)")
 
 
@@ -35,9 +37,13 @@ def relative_links(page: str) -> list[str]:
     return _RELATIVE_LINK.findall(page)
 
 
-def has_section(changelog: str, version: str) -> bool:
-    """Whether a changelog says something of a version."""
-    return re.search(rf"^## {re.escape(version)}(\s|$)", changelog, re.MULTILINE) is not None
+def section_of(changelog: str, version: str) -> str:
+    """What a changelog says of a version, without the heading; empty if it has no section for it."""
+    heading = rf"^## {re.escape(version)}(?:[ \t][^\n]*)?$"
+    section = re.search(rf"{heading}\n(.*?)(?=^## |\Z)", changelog + "\n", re.MULTILINE | re.DOTALL)
+    if section is None:
+        return ""
+    return section[1].strip() + "\n"
 
 
 def page_in(wheel: Path) -> str:
@@ -96,8 +102,10 @@ def problems() -> list[str]:
     strangers = packages_in(wheel) - {"mailmend"}
     for name in sorted(strangers):
         found.append(f"the wheel installs {name} beside mailmend")
-    if not has_section((CHECKOUT / "CHANGELOG.md").read_text(encoding="utf-8"), version):
-        found.append(f"CHANGELOG.md has no section for {version}")
+    notes = section_of((CHECKOUT / "CHANGELOG.md").read_text(encoding="utf-8"), version)
+    if not notes.strip():
+        found.append(f"CHANGELOG.md has no section for {version}, or an empty one")
+    NOTES.write_text(notes, encoding="utf-8")
     return found
 
 

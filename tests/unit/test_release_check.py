@@ -5,7 +5,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from tests.release_check import digests_of, has_section, man_pages_in, packages_in, page_in, relative_links
+from tests.release_check import digests_of, man_pages_in, packages_in, page_in, relative_links, section_of
 
 
 def test_a_link_that_an_index_cannot_follow_is_named() -> None:
@@ -15,16 +15,17 @@ def test_a_link_that_an_index_cannot_follow_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changelog", "is_there"),
+    ("changelog", "section"),
     [
-        ("# Changelog\n\n## 1.0.0\n", True),
-        ("## 1.0.0 (2026-12-01)\n", True),
-        ("## 1.0.0rc1\n", False),
-        ("1.0.0\n", False),
+        ("# Changelog\n\n## 1.0.0\n\n- a\n\n### b\n- c\n\n## 0.9\n- d\n", "- a\n\n### b\n- c\n"),
+        ("## 1.0.0 (2026-12-01)\n- a", "- a\n"),
+        ("## 1.0.0\n\n## 0.9\n- d\n", "\n"),
+        ("## 1.0.0rc1\n- a\n", ""),
+        ("1.0.0\n", ""),
     ],
 )
-def test_a_version_has_a_section_of_its_own(changelog: str, is_there: bool) -> None:
-    assert has_section(changelog, "1.0.0") == is_there
+def test_the_section_of_a_version_becomes_the_notes_of_its_release(changelog: str, section: str) -> None:
+    assert section_of(changelog, "1.0.0") == section
 
 
 def test_a_wheel_shows_its_page_and_its_packages(tmp_path: Path) -> None:
