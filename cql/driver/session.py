@@ -8,6 +8,7 @@ sent once, and raise `DoubtfulWrite` when their answer is lost. Works with both 
 import copy
 import logging
 import struct
+import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -46,6 +47,8 @@ IN_FLIGHT = 128
 PAGE_ROWS = 2000
 SCHEMA_SECONDS = 30.0
 """How long one node may take to change the schema, and how long the others may take to agree."""
+
+_AGREEMENT_POLL_SECONDS = 0.1
 
 _RECONNECT_SECONDS = (0.5, 15.0)
 """First and longest wait between two attempts to reach a node that is down; the driver's own grow to 10 minutes."""
@@ -162,22 +165,56 @@ class CassandraCluster:
             return [dict(zip(names, map(normalised, row), strict=True)) for row in answer]
 
     def execute_ddl(self, text: str, seconds: float = SCHEMA_SECONDS, agreed: float = SCHEMA_SECONDS) -> None:
-        """Change the schema (or, in a migration, rows) within `seconds`; wait until all nodes that are up have it.
+        """Change the schema (or, in a migration, rows) within `seconds`.
+
+        All nodes that are up have the same schema before it, and all of them have the change at its end.
 
         Raises:
             SchemaDisagreement: not all have it after `agreed` seconds (0: no check); make no further change until then.
         """
+        self._wait_for_agreement(agreed)
         self._cluster.max_schema_agreement_wait = agreed
         statement = SimpleStatement(text, FallthroughRetryPolicy(), ConsistencyLevel.QUORUM)
         with our_errors(Purpose.SCHEMA, "the cluster"):
-            # The timer also runs while the driver waits for the other nodes, and for an earlier change before that.
+            # The timer also runs while the driver waits for the other nodes.
             future = self.session.execute_async(statement, timeout=seconds + 2 * agreed)
             future.result()
-        if agreed and not future.is_schema_agreed:
-            raise SchemaDisagreement(
-                f"the nodes did not agree on the schema within {agreed:g} s",
-                mend="See which node is behind with: nodetool describecluster. Then run the same command again.",
-            )
+        # The driver has waited only if the statement changed the schema. With IF NOT EXISTS it changes nothing if
+        # another process has just created the same on the node that was asked; other nodes may still lack it.
+        self._wait_for_agreement(agreed)
+
+    def _wait_for_agreement(self, seconds: float) -> None:
+        """Wait until all nodes that are up answer with one version of the schema; at 0 seconds ask none.
+
+        Raises:
+            SchemaDisagreement: after `seconds` they have not.
+        """
+        end = time.monotonic() + seconds
+        while seconds:
+            versions = self._schema_versions(max(end - time.monotonic(), _AGREEMENT_POLL_SECONDS))
+            if len(versions) == 1 and None not in versions:
+                return
+            if time.monotonic() >= end:
+                raise SchemaDisagreement(
+                    f"the nodes did not agree on the schema within {seconds:g} s",
+                    mend="See which node is behind with: nodetool describecluster. Then run the same command again.",
+                )
+            time.sleep(_AGREEMENT_POLL_SECONDS)
+
+    def _schema_versions(self, seconds: float) -> set[Any]:
+        """The versions of the schema on the nodes that are up; None for a node that gives no answer in `seconds`."""
+        version = self.prepare("SELECT schema_version FROM system.local").bind(())
+        asked = []
+        for host in self.nodes_up():
+            asked.append(self.session.execute_async(version, execution_profile=EVERY_NODE, host=host, timeout=seconds))
+        versions: set[Any] = set()
+        for future in asked:
+            try:
+                with our_errors(Purpose.READ, "system tables"):
+                    versions.add(future.result().one()[0])
+            except MailmendError:
+                versions.add(None)
+        return versions
 
     def node_micros(self) -> list[int]:
         up = self.nodes_up()

@@ -3,18 +3,93 @@
 import pickle
 import socket
 import ssl
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from uuid import UUID
 
 import pytest
+from cassandra import OperationTimedOut
 from cassandra.connection import Connection
 
 from mailmend.cql.driver.contact import tls_context, with_tls_texts
-from mailmend.cql.driver.session import Contact, Keyspace, connect
-from mailmend.model.errors import BadSettings, CannotReach
+from mailmend.cql.driver.session import EVERY_NODE, CassandraCluster, Contact, Keyspace, connect
+from mailmend.model.errors import BadSettings, CannotReach, SchemaDisagreement
 from mailmend.model.operations import Read, Remove
 from tests.support.certificates import authority
 from tests.support.tables import CELLS
+
+OLD, NEW = UUID(int=1), UUID(int=2)
+CREATE = "CREATE KEYSPACE IF NOT EXISTS mail"
+
+
+@dataclass(slots=True)
+class _Answer:
+    """The driver's answer to a statement that returns one row, or its future. No answer is the driver's own error."""
+
+    value: object
+    column_names: tuple[str, ...] = ("release_version",)
+    is_schema_agreed: bool = True
+
+    def result(self) -> "_Answer":
+        if self.value is None:
+            raise OperationTimedOut
+        return self
+
+    def one(self) -> tuple[object]:
+        return (self.value,)
+
+    def __iter__(self) -> Iterator[tuple[object]]:
+        return iter([(self.value,)])
+
+
+@dataclass(slots=True)
+class _Driver:
+    """The driver's cluster and session of nodes that answer with one version of the schema after the other.
+
+    Attributes:
+        versions: what each node will answer, by address; the last answer is given from then on.
+        changes: the statements that change the schema, as they were sent.
+    """
+
+    versions: dict[str, list[UUID | None]]
+    changes: list[str] = field(default_factory=list)
+    max_schema_agreement_wait: float = 0.0
+
+    def connected(self) -> CassandraCluster:
+        return CassandraCluster(Contact(), self, self)
+
+    @property
+    def metadata(self) -> "_Driver":
+        return self
+
+    @property
+    def profile_manager(self) -> SimpleNamespace:
+        return SimpleNamespace(profiles={EVERY_NODE})
+
+    def all_hosts(self) -> list[SimpleNamespace]:
+        return [SimpleNamespace(address=address, is_up=True) for address in self.versions]
+
+    def prepare(self, text: str) -> "_Driver":
+        assert text.startswith("SELECT")
+        return self
+
+    def bind(self, _: object) -> "_Driver":
+        return self
+
+    def execute(self, _: object) -> _Answer:
+        return _Answer("5.0.5")
+
+    def execute_async(self, statement: Any, host: SimpleNamespace | None = None, **_: object) -> _Answer:
+        if host is None:
+            self.changes.append(statement.query_string)
+            return _Answer("changed")
+        answers = self.versions[host.address]
+        if len(answers) == 1:
+            return _Answer(answers[0])
+        return _Answer(answers.pop(0))
 
 
 def test_a_contact_without_hosts_is_refused() -> None:
@@ -86,6 +161,44 @@ def test_each_request_is_waited_for_as_long_as_its_kind_allows() -> None:
     keyspace.launch(Remove(CELLS, ("a", 1), 1))
     keyspace.launch(Read(CELLS, ("a",)))
     assert waits == [Contact().write_seconds, Contact().request_seconds]
+
+
+class TestAgreement:
+    """A change of the schema begins and ends with the same schema on every node that is up."""
+
+    def test_a_statement_that_changes_nothing_waits_for_the_node_that_lacks_what_another_process_made(self) -> None:
+        """The driver takes it for agreed, since it waits only after a change of its own."""
+        driver = _Driver({"10.0.0.1": [OLD, NEW], "10.0.0.2": [OLD, OLD, None, NEW]})
+
+        driver.connected().execute_ddl(CREATE)
+
+        assert driver.changes == [CREATE]
+        assert driver.versions == {"10.0.0.1": [NEW], "10.0.0.2": [NEW]}
+
+    def test_nothing_is_sent_to_nodes_that_disagree(self) -> None:
+        """The node that takes it may be the one that lacks the keyspace."""
+        driver = _Driver({"10.0.0.1": [NEW], "10.0.0.2": [OLD]})
+
+        with pytest.raises(SchemaDisagreement):
+            driver.connected().execute_ddl(CREATE, agreed=0.01)
+
+        assert driver.changes == []
+
+    @pytest.mark.parametrize("behind", [OLD, None], ids=["an old version", "no answer"])
+    def test_a_node_that_stays_behind_is_an_error_after_the_wait(self, behind: UUID | None) -> None:
+        driver = _Driver({"10.0.0.1": [OLD, NEW], "10.0.0.2": [OLD, behind]})
+
+        with pytest.raises(SchemaDisagreement, match=r"within 0\.01 s"):
+            driver.connected().execute_ddl(CREATE, agreed=0.01)
+
+        assert driver.changes == [CREATE]
+
+    def test_a_caller_that_asks_for_no_agreement_does_not_wait(self) -> None:
+        driver = _Driver({"10.0.0.1": [NEW], "10.0.0.2": [OLD]})
+
+        driver.connected().execute_ddl(CREATE, agreed=0)
+
+        assert driver.changes == [CREATE]
 
 
 def test_a_contact_travels_whole() -> None:
