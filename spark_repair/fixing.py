@@ -84,7 +84,8 @@ def revisited(suspects: DataFrame, number: int, place: Workplace) -> DataFrame:
     def visit(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
         return findings_of(place, batches)
 
-    return side_by_side.mapInArrow(with_command_log(visit), f"{_FINDING} string").persist(StorageLevel.DISK_ONLY)
+    visiting: Any = with_command_log(visit)  # Spark 3.5 and Spark 4 declare different types for it
+    return side_by_side.mapInArrow(visiting, f"{_FINDING} string").persist(StorageLevel.DISK_ONLY)
 
 
 def revisited_here(suspects: Iterable[Suspect], place: Workplace, throttle: Throttle | None) -> Iterator[Finding]:

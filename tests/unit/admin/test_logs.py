@@ -302,7 +302,8 @@ class TestFields:
         assert (seen, log_fields()) == (["1"], {})
 
     def test_a_worker_process_elsewhere_writes_the_commands_lines(self) -> None:
-        pickling: Any = CloudPickleSerializer()
+        serializer: Any = CloudPickleSerializer  # without types in Spark 4
+        pickling = serializer()
 
         def work() -> None:
             logging.getLogger("mailmend.cluster").info("connected to the cluster", extra={"port": 9042})
