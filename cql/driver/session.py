@@ -167,7 +167,7 @@ class CassandraCluster:
     def execute_ddl(self, text: str, seconds: float = SCHEMA_SECONDS, agreed: float = SCHEMA_SECONDS) -> None:
         """Change the schema (or, in a migration, rows) within `seconds`.
 
-        All nodes that are up have the same schema before it, and all of them have the change at its end.
+        All nodes that are up have the same schema before it, and all have the change at its end.
 
         Raises:
             SchemaDisagreement: not all have it after `agreed` seconds (0: no check); make no further change until then.
@@ -179,15 +179,16 @@ class CassandraCluster:
             # The timer also runs while the driver waits for the other nodes.
             future = self.session.execute_async(statement, timeout=seconds + 2 * agreed)
             future.result()
-        # The driver has waited only if the statement changed the schema. With IF NOT EXISTS it changes nothing if
-        # another process has just created the same on the node that was asked; other nodes may still lack it.
+        # The driver has waited only if the statement changed the schema. With IF NOT EXISTS it changes
+        # nothing if another process has just created the same on the node that was asked; other nodes
+        # may still lack it.
         self._wait_for_agreement(agreed)
 
     def _wait_for_agreement(self, seconds: float) -> None:
-        """Wait until all nodes that are up answer with one version of the schema; at 0 seconds ask none.
+        """Wait until all nodes that are up answer with one version of the schema.
 
         Raises:
-            SchemaDisagreement: after `seconds` they have not.
+            SchemaDisagreement: they do not within `seconds`. At 0 seconds no node is asked.
         """
         end = time.monotonic() + seconds
         while seconds:
@@ -202,11 +203,12 @@ class CassandraCluster:
             time.sleep(_AGREEMENT_POLL_SECONDS)
 
     def _schema_versions(self, seconds: float) -> set[Any]:
-        """The versions of the schema on the nodes that are up; None for a node that gives no answer in `seconds`."""
+        """The versions of the schema on the nodes that are up; None for a node that does not answer."""
         version = self.prepare("SELECT schema_version FROM system.local").bind(())
         asked = []
         for host in self.nodes_up():
-            asked.append(self.session.execute_async(version, execution_profile=EVERY_NODE, host=host, timeout=seconds))
+            future = self.session.execute_async(version, execution_profile=EVERY_NODE, host=host, timeout=seconds)
+            asked.append(future)
         versions: set[Any] = set()
         for future in asked:
             try:
