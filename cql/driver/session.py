@@ -49,6 +49,7 @@ SCHEMA_SECONDS = 30.0
 """How long one node may take to change the schema, and how long the others may take to agree."""
 
 _AGREEMENT_POLL_SECONDS = 0.1
+_MEND_DISAGREEMENT = "See which node is behind with: nodetool describecluster. Then run the same command again."
 
 _RECONNECT_SECONDS = (0.5, 15.0)
 """First and longest wait between two attempts to reach a node that is down; the driver's own grow to 10 minutes."""
@@ -170,7 +171,8 @@ class CassandraCluster:
         All nodes that are up have the same schema before it, and all have the change at its end.
 
         Raises:
-            SchemaDisagreement: not all have it after `agreed` seconds (0: no check); make no further change until then.
+            SchemaDisagreement: not all have it after `agreed` seconds (0: no check).
+                Make no further change until then.
         """
         self._wait_for_agreement(agreed)
         self._cluster.max_schema_agreement_wait = agreed
@@ -198,17 +200,17 @@ class CassandraCluster:
             if time.monotonic() >= end:
                 raise SchemaDisagreement(
                     f"the nodes did not agree on the schema within {seconds:g} s",
-                    mend="See which node is behind with: nodetool describecluster. Then run the same command again.",
+                    mend=_MEND_DISAGREEMENT,
                 )
             time.sleep(_AGREEMENT_POLL_SECONDS)
 
     def _schema_versions(self, seconds: float) -> set[Any]:
         """The versions of the schema on the nodes that are up; None for a node that does not answer."""
         version = self.prepare("SELECT schema_version FROM system.local").bind(())
+        every_node = {"execution_profile": EVERY_NODE, "timeout": seconds}
         asked = []
         for host in self.nodes_up():
-            future = self.session.execute_async(version, execution_profile=EVERY_NODE, host=host, timeout=seconds)
-            asked.append(future)
+            asked.append(self.session.execute_async(version, host=host, **every_node))
         versions: set[Any] = set()
         for future in asked:
             try:
