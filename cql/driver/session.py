@@ -8,7 +8,6 @@ sent once, and raise `DoubtfulWrite` when their answer is lost. Works with both 
 import copy
 import logging
 import struct
-import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from cassandra.policies import (
     TokenAwarePolicy,
 )
 from cassandra.query import UNSET_VALUE, BatchStatement, BatchType, SimpleStatement, tuple_factory
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from mailmend.cql.driver.contact import SOCKET_OPTIONS, Contact, Purpose, purpose_of, tls_context
 from mailmend.cql.driver.driver_errors import FAILURES, our_error, our_errors, our_errors_at
@@ -192,17 +192,22 @@ class CassandraCluster:
         Raises:
             SchemaDisagreement: they do not within `seconds`. At 0 seconds no node is asked.
         """
-        end = time.monotonic() + seconds
-        while seconds:
-            versions = self._schema_versions(max(end - time.monotonic(), _AGREEMENT_POLL_SECONDS))
-            if len(versions) == 1 and None not in versions:
-                return
-            if time.monotonic() >= end:
-                raise SchemaDisagreement(
-                    f"the nodes did not agree on the schema within {seconds:g} s",
-                    mend=_MEND_DISAGREEMENT,
-                )
-            time.sleep(_AGREEMENT_POLL_SECONDS)
+        if seconds:
+            retrying = Retrying(
+                retry=retry_if_exception_type(SchemaDisagreement),
+                wait=wait_fixed(_AGREEMENT_POLL_SECONDS),
+                stop=stop_after_delay(seconds),
+                reraise=True,
+            )
+            retrying(self._require_agreement, seconds)
+
+    def _require_agreement(self, seconds: float) -> None:
+        versions = self._schema_versions(seconds)
+        if len(versions) != 1 or None in versions:
+            raise SchemaDisagreement(
+                f"the nodes did not agree on the schema within {seconds:g} s",
+                mend=_MEND_DISAGREEMENT,
+            )
 
     def _schema_versions(self, seconds: float) -> set[Any]:
         """The versions of the schema on the nodes that are up; None for a node that does not answer."""
