@@ -1,0 +1,1 @@
+"""The project's own pages for its staff: no part of mailmend."""
