@@ -48,7 +48,7 @@ WITH_FAULTS = files_of(
     "integration",
     *("queue_runbooks", "adoption", "advise", "migrations", "schema", "verify"),
     *("delivery_over_pulsar", "pulsar_check", "pulsar_logins", "pulsar_runbooks"),
-    "topic_references",
+    *("open_over_pulsar", "topic_references"),
 )
 """What needs Cassandra, RabbitMQ and S3 at once goes where all of them are; with some more, for the lanes' length.
 
