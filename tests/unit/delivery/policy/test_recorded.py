@@ -1,5 +1,7 @@
 """Rows of recorded attempts, and how a record falls apart."""
 
+import pickle
+
 import pytest
 
 from mailmend.delivery.policy.orders import Suspension
@@ -62,6 +64,16 @@ class TestGroups:
         suspended = PickupPolicies((by(TENANT),), suspensions=(Suspension("s", {SOURCE: (ExactValue("192.0.2.1"),)}),))
         assert not groups_of(suspended, several_sources=True).fields
         assert groups_of(suspended, several_sources=False).fields
+
+    def test_what_says_how_a_record_is_replayed_can_be_sent_to_other_machines(self) -> None:
+        """Where each group may be replayed."""
+        for policies, grouping in (((), CounterPolicy((TENANT,))), ((by(DOMAIN),), CounterPolicy())):
+            sent = pickle.dumps(groups_of(PickupPolicies(policies), several_sources=False))
+            assert pickle.loads(sent) == grouping
+
+        limited = with_concurrency(PickupPolicies((by(TENANT),)), 7)
+        again = pickle.loads(pickle.dumps(limited.policies))
+        assert again == (CounterPolicy(default=Threshold(concurrency=7)), by(TENANT))
 
     def test_without_policies_nobody_waits_for_anybody(self) -> None:
         assert group() == ("t",)
