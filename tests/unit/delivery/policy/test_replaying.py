@@ -268,6 +268,19 @@ class TestWhatHoldsBack:
         assert use.refusals == {LimitKind.CONCURRENCY: 2, LimitKind.CONNECT_INTERVAL: 1}
         assert (use.held, use.refused_for) == (3, (3 + 1 + 3) * SECOND)
 
+    def test_what_waits_for_a_limit_for_no_time_is_not_held_by_it(self) -> None:
+        """Given two that another limit held, of which the first ends as it begins."""
+        each_domain = CounterPolicy((PickupField.RECIPIENT_DOMAIN,), default=Threshold(concurrency=1))
+        each_tenant = CounterPolicy((PickupField.TENANT_ID,), default=Threshold(concurrency=1))
+        record = [
+            attempt("before", 0, lasted=1_000, recipientdomain="a", tenantid="x"),
+            attempt("first", 100, lasted=0, recipientdomain="b", tenantid="x"),
+            attempt("second", 100, lasted=0, recipientdomain="b", tenantid="x"),
+        ]
+        begun, replay = replayed(record, under(each_domain, each_tenant))
+        assert seconds_of(begun) == {"before": 0, "first": 1, "second": 1}
+        assert {key: use.held for (_, key), use in replay.uses.items()} == {("a",): 0, ("b",): 0, ("x",): 2}
+
     def test_what_never_begins_is_held_by_what_lets_none_through(self) -> None:
         """A suspension, and a limit of none; what passes both is not held up by them."""
         blocked = ThresholdCondition({PickupField.TENANT_ID: (ExactValue("x"),)}, Threshold(concurrency=0))
