@@ -7,7 +7,7 @@ from pathlib import Path
 STORE_PASSWORD = "of-the-test"
 _KEY = ("-newkey", "rsa:2048", "-nodes")
 _VALID_DAYS = 2
-_EXPIRED_DAYS = -1
+_EXPIRED = ("-startdate", "20200101000000Z", "-enddate", "20200102000000Z")
 _AUTHORITY = """[req]
 distinguished_name = name
 x509_extensions = authority
@@ -17,6 +17,19 @@ basicConstraints = critical, CA:TRUE
 keyUsage = critical, keyCertSign, cRLSign
 subjectKeyIdentifier = hash
 """
+_REGISTER = """[ca]
+default_ca = register
+[register]
+database = {0}/register
+new_certs_dir = {0}
+rand_serial = yes
+default_md = sha256
+policy = any
+[any]
+commonName = supplied
+"""
+"""`openssl ca` signs for any dates, and keeps a register. `openssl x509` takes dates since 3.4 only."""
+
 _END_ENTITY = """basicConstraints = critical, CA:FALSE
 keyUsage = critical, digitalSignature, keyEncipherment
 subjectKeyIdentifier = hash
@@ -66,12 +79,16 @@ class Authority:
         _openssl(
             self.folder, "req", *_KEY, "-keyout", str(files.key), "-out", str(wish), "-subj", f"/CN=mailmend {name}"
         )
-        _openssl(
-            self.folder,
-            *("x509", "-req", "-in", str(wish), "-out", str(files.certificate), "-extfile", str(names)),
-            *("-CA", self.file, "-CAkey", str(self.own.key), "-CAcreateserial"),
-            *("-days", str(_EXPIRED_DAYS if expired else _VALID_DAYS)),
-        )
+        signing = ("-in", str(wish), "-out", str(files.certificate), "-extfile", str(names))
+        if expired:
+            register = self.folder / "register.cnf"
+            register.write_text(_REGISTER.format(self.folder))
+            (self.folder / "register").touch()
+            by = ("-config", str(register), "-cert", self.file, "-keyfile", str(self.own.key))
+            _openssl(self.folder, "ca", "-batch", "-notext", *by, *signing, *_EXPIRED)
+            return files
+        by = ("-CA", self.file, "-CAkey", str(self.own.key), "-CAcreateserial")
+        _openssl(self.folder, "x509", "-req", *by, *signing, "-days", str(_VALID_DAYS))
         return files
 
 
