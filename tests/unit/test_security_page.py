@@ -64,7 +64,7 @@ def test_every_option_that_takes_an_address_to_listen_at_is_on_the_page() -> Non
     asking = set()
     for path, option in options():
         if "HOST:PORT" in option.names and "at this address" in option.text:
-            asking.add(f"{path} {option.names.split()[0]}")
+            asking.add(f"{path} {option.names.split()[0].rstrip(',')}")
 
     assert asking == {option for named in LISTENERS.values() for option in named}
 
