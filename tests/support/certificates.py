@@ -80,6 +80,7 @@ class Authority:
             self.folder, "req", *_KEY, "-keyout", str(files.key), "-out", str(wish), "-subj", f"/CN=mailmend {name}"
         )
         signing = ("-in", str(wish), "-out", str(files.certificate), "-extfile", str(names))
+        by: tuple[str, ...]
         if expired:
             register = self.folder / "register.cnf"
             register.write_text(_REGISTER.format(self.folder))
