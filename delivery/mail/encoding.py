@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from email import policy
 from email.errors import MessageError
+from email.headerregistry import Address
 from email.message import Message
 from typing import Final
 
@@ -224,17 +225,17 @@ class _Header:
     def rendered(self, encoder: _Encoder) -> bytes:
         return b"".join(map(encoder.field, self.fields)) + self.gap
 
-    def _values(self, name: str) -> Sequence[str]:
-        wanted = name.lower().encode()
+    def _values(self, name: bytes) -> Sequence[str]:
+        """The values of the fields of that name, which is in small letters."""
         values = list[str]()
         for field in self.fields:
             found = _FIELD.fullmatch(field)
-            if found and found[1].lower() == wanted:
+            if found and found[1].lower() == name:
                 values.append(found[2].decode("latin-1").replace("\r\n", "").strip())
         return values
 
     def _content_type(self) -> Message | None:
-        for value in self._values("Content-Type"):
+        for value in self._values(b"content-type"):
             message = Message()
             message["Content-Type"] = value
             return message
@@ -257,7 +258,7 @@ class _Header:
         return found.encode("latin-1", "ignore")
 
     def encoding(self) -> str:
-        values = self._values("Content-Transfer-Encoding")
+        values = self._values(b"content-transfer-encoding")
         if not values:
             return ""
         found = _TOKEN.search(values[0])
@@ -266,7 +267,7 @@ class _Header:
         return found[0].lower()
 
     def set_encoding(self, encoding: str) -> None:
-        self._remove("Content-Transfer-Encoding")
+        self._remove(b"content-transfer-encoding:")
         self._add(f"Content-Transfer-Encoding: {encoding}")
 
     def set_nested_encoding(self, body: bytes) -> None:
@@ -276,19 +277,18 @@ class _Header:
 
     def complete_mail(self) -> None:
         """Add what tells a reader that the other fields of MIME have a meaning."""
-        if not self._values("MIME-Version"):
+        if not self._values(b"mime-version"):
             self._add("MIME-Version: 1.0")
 
     def complete_part(self, body: bytes) -> None:
         """Add what a reader has to know to show an encoded body."""
-        if not self._values("Content-Type"):
+        if not self._values(b"content-type"):
             self._add(f"Content-Type: text/plain; charset={_charset(body)}")
 
     def _add(self, line: str) -> None:
         self.fields.append(line.encode() + b"\r\n")
 
-    def _remove(self, name: str) -> None:
-        prefix = f"{name.lower()}:".encode()
+    def _remove(self, prefix: bytes) -> None:
         self.fields = [field for field in self.fields if not field.replace(b" ", b"").lower().startswith(prefix)]
 
 
@@ -398,8 +398,8 @@ def _ascii_field(field: bytes) -> bytes:
     value = _decoded(found[2]).replace("\r\n", "").strip()
     try:
         header = _HEADERS.header_factory(name, value)
-        addresses: Iterable[object] = getattr(header, "addresses", ())
-        is_writable = all(str(getattr(address, "addr_spec", "")).isascii() for address in addresses)
+        addresses: Iterable[Address] = getattr(header, "addresses", ())
+        is_writable = all(address.addr_spec.isascii() for address in addresses)
         written = b""
         if is_writable:
             written = header.fold(policy=_HEADERS).encode("ascii")
