@@ -85,6 +85,7 @@ class TestDelays:
         assert sums.simulated.waits == {0: 1, 1_000: 1, 2_000: 1}
         assert sums.recorded.waits == {100: 1, 1_000: 1, 2_000: 1}
         assert (sums.recorded.longest, sums.recorded.percentile(100)) == (1_999, 1_999)
+        assert sums.recorded.last_ended == START + 1_999 + 1_000
 
     def test_drain_and_recorded_drain_end_with_their_last_end(self) -> None:
         """What has no end on record lasts as long as was said, in both."""
