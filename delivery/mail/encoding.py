@@ -138,7 +138,9 @@ class _Encoder:
         boundary = header.boundary()
         if not boundary:
             raise CannotEncode(f"a part of the mail is {kind}, and names no boundary")
-        delimiter = re.compile(rb"^--" + re.escape(boundary) + rb"(--)?[ \t]*\r$\n?", re.MULTILINE)
+        # The line end behind an inner multipart belongs to the delimiter around it: its own end has none.
+        edge = re.escape(boundary)
+        delimiter = re.compile(rb"^--" + edge + rb"(--)?[ \t]*(?:\r\n|\Z)", re.MULTILINE)
         default_kind = "text/plain"
         if kind == "multipart/digest":
             default_kind = "message/rfc822"
@@ -267,7 +269,7 @@ class _Header:
         return found[0].lower()
 
     def set_encoding(self, encoding: str) -> None:
-        self._remove(b"content-transfer-encoding:")
+        self._remove(b"content-transfer-encoding")
         self._add(f"Content-Transfer-Encoding: {encoding}")
 
     def set_nested_encoding(self, body: bytes) -> None:
@@ -288,8 +290,14 @@ class _Header:
     def _add(self, line: str) -> None:
         self.fields.append(line.encode() + b"\r\n")
 
-    def _remove(self, prefix: bytes) -> None:
-        self.fields = [field for field in self.fields if not field.replace(b" ", b"").lower().startswith(prefix)]
+    def _remove(self, name: bytes) -> None:
+        """Remove the fields of that name, which is in small letters."""
+        kept = list[bytes]()
+        for field in self.fields:
+            found = _FIELD.fullmatch(field)
+            if not found or found[1].lower() != name:
+                kept.append(field)
+        self.fields = kept
 
 
 def _charset(body: bytes) -> str:

@@ -144,6 +144,7 @@ def test_a_mail_without_a_type_gets_the_charset_of_its_bytes(body: bytes, charse
     [
         b"Content-Transfer-Encoding: 8bit\r\n",
         b"content-transfer-encoding : 8BIT\r\n",
+        b"content-transfer-encoding\t: 8bit\r\n",
         b"Content-Transfer-Encoding:\r\n 8bit\r\n",
         b"Content-Transfer-Encoding: ;\r\n",
         b"Content-Transfer-Encoding: 7bit\r\nContent-Transfer-Encoding: base64\r\n",
@@ -254,6 +255,21 @@ def test_a_multipart_that_never_ends_has_its_last_part_encoded(end: bytes) -> No
     made = fitted(EDGE + b"--edge\r\n\r\na\r\n--edge\r\n\r\n\xfcab" + end, eight_bit=False)
     described = b"Content-Type: text/plain; charset=unknown-8bit\r\n" + QUOTED
     assert made == EDGE + b"--edge\r\n\r\na\r\n--edge\r\n" + described + b"\r\n=FCab" + end
+
+
+@pytest.mark.parametrize("closing", [b"--inner--", b"--inner-- \t"])
+@pytest.mark.parametrize("behind", [b"--edge--\r\n", b"--edge\r\n\r\nlast\r\n--edge--\r\n"])
+def test_a_multipart_that_ends_right_before_the_delimiter_around_it_has_its_end(closing: bytes, behind: bytes) -> None:
+    """The line end between the two belongs to the outer one (RFC 2046 5.1.1); many programs write no blank line."""
+    image = b"\x89PNG\xff"
+    ahead = EDGE + b"--edge\r\nContent-Type: multipart/related; boundary=inner\r\n\r\n--inner\r\n"
+    after = b"\r\n" + closing + b"\r\n" + behind
+
+    made = fitted(ahead + PNG + b"\r\n" + image + after, eight_bit=False)
+
+    assert made.startswith(ahead + PNG + BASE64 + b"\r\n")
+    assert made.endswith(after)
+    assert b64decode(made.removeprefix(ahead + PNG + BASE64).removesuffix(after)) == image
 
 
 def test_a_boundary_may_be_folded() -> None:
