@@ -132,6 +132,8 @@ class OwnBroker(Broker):
     @contextmanager
     def short_of_memory(self) -> Iterator[None]:
         self.control("set_vm_memory_high_watermark", "0.0000001")
+        # The command ends before the alarm is raised: on a busy machine a message was still taken.
+        eventually(lambda: "memory" in self.control("eval", "rabbit_alarm:get_alarms()."))
         try:
             yield
         finally:
