@@ -96,6 +96,9 @@ def _cluster(contact: Contact, tls: Any) -> Any:
         connect_timeout=contact.request_seconds,
         control_connection_timeout=contact.request_seconds,
         reconnection_policy=ExponentialReconnectionPolicy(*_RECONNECT_SECONDS, max_attempts=None),
+        # `execute_ddl` waits itself. The driver asks one node for all, and waits only if a statement changes
+        # the schema: IF NOT EXISTS changes nothing if another process has just created the same.
+        max_schema_agreement_wait=0,
         sockopts=SOCKET_OPTIONS,
     )
 
@@ -175,15 +178,9 @@ class CassandraCluster:
                 Make no further change until then.
         """
         self._wait_for_agreement(agreed)
-        self._cluster.max_schema_agreement_wait = agreed
         statement = SimpleStatement(text, FallthroughRetryPolicy(), ConsistencyLevel.QUORUM)
         with our_errors(Purpose.SCHEMA, "the cluster"):
-            # The timer also runs while the driver waits for the other nodes.
-            future = self.session.execute_async(statement, timeout=seconds + 2 * agreed)
-            future.result()
-        # The driver has waited only if the statement changed the schema. With IF NOT EXISTS it changes
-        # nothing if another process has just created the same on the node that was asked; other nodes
-        # may still lack it.
+            self.session.execute_async(statement, timeout=seconds).result()
         self._wait_for_agreement(agreed)
 
     def _wait_for_agreement(self, seconds: float) -> None:

@@ -31,7 +31,6 @@ class _Answer:
 
     value: object
     column_names: tuple[str, ...] = ("release_version",)
-    is_schema_agreed: bool = True
 
     def result(self) -> "_Answer":
         if self.value is None:
@@ -56,7 +55,6 @@ class _Driver:
 
     versions: dict[str, list[UUID | None]]
     changes: list[str] = field(default_factory=list)
-    max_schema_agreement_wait: float = 0.0
 
     def connected(self) -> CassandraCluster:
         return CassandraCluster(Contact(), self, self)
