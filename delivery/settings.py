@@ -13,7 +13,7 @@ from mailmend.delivery.mail.attempts import (
     UncertainPolicy,
 )
 from mailmend.delivery.mail.settling import DEFAULT_SCHEDULE, RetrySchedule
-from mailmend.model.grammar import unmapped
+from mailmend.model.grammar import host_and_port, unmapped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,13 +99,10 @@ class ListenAddress:
     secured: bool = False
 
     def __str__(self) -> str:
-        host = self.host
-        if ":" in host:
-            host = f"[{host}]"
         scheme = self.protocol.value
         if self.secured:
             scheme += "s"
-        return f"{scheme}://{host}:{self.port}"
+        return f"{scheme}://{host_and_port(self.host, self.port)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -55,6 +55,13 @@ def can_be_looked_up(host: str) -> bool:
     return True
 
 
+def host_and_port(host: str, port: int | None) -> str:
+    """A host and a port as an address has them: brackets stand around an IPv6 address."""
+    if ":" in host:
+        host = f"[{host}]"
+    return f"{host}:{port}"
+
+
 def is_here(host: str) -> bool:
     """Whether the host is this machine by its name or address alone."""
     try:

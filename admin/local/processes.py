@@ -25,6 +25,7 @@ import psutil
 
 from mailmend.admin.local.folders import read_json
 from mailmend.model.errors import LocalServerError
+from mailmend.model.grammar import host_and_port
 from mailmend.model.ports import Clock
 from mailmend.repair.http_client import NoAnswer, ask
 
@@ -295,13 +296,10 @@ def http_answer(
     host: str, port: int, path: str, headers: Mapping[str, str], seconds_max: float = _SECONDS_MAX
 ) -> tuple[int, bytes]:
     """Status and body of a GET; 0 and nothing where no web server answers."""
-    place = host
-    if ":" in host:
-        place = f"[{host}]"
     try:
         return ask(
             "GET",
-            f"http://{place}:{port}{path}",
+            f"http://{host_and_port(host, port)}{path}",
             seconds=seconds_max,
             bytes_max=_ANSWER_BYTES_MAX,
             headers=headers,

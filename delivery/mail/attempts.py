@@ -23,6 +23,7 @@ from uuid import UUID
 from mailmend.delivery.mail.entries import DeliveryEntry, EntryEnd, EntryId, OutgoingMail
 from mailmend.delivery.policy.policy import PickupField
 from mailmend.model.errors import MailmendError
+from mailmend.model.grammar import host_and_port
 from mailmend.model.ids import EnqueueId, micros_of
 from mailmend.model.instants import instant_of
 from mailmend.model.texts import noted
@@ -158,9 +159,7 @@ class NextHop:
     def __str__(self) -> str:
         if self.host != self.address:
             return f"{self.host}[{self.address}]:{self.port}"
-        if ":" in self.address:
-            return f"[{self.address}]:{self.port}"
-        return f"{self.address}:{self.port}"
+        return host_and_port(self.address, self.port)
 
 
 @dataclass(frozen=True, slots=True)

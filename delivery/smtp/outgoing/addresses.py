@@ -12,7 +12,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from typing import Final
 
 from mailmend.delivery.mail.attempts import SMTP_PORT, NextHop, NoNextHop, SmtpReply, SourceAddress
-from mailmend.model.grammar import unmapped
+from mailmend.model.grammar import host_and_port, unmapped
 
 
 class IpFamily(Enum):
@@ -214,9 +214,7 @@ class SmartHost:
     port: int = SMTP_PORT
 
     def __str__(self) -> str:
-        if ":" in self.host:
-            return f"[{self.host}]:{self.port}"
-        return f"{self.host}:{self.port}"
+        return host_and_port(self.host, self.port)
 
     async def of(self, domain: str) -> Sequence[NextHop]:
         loop = asyncio.get_running_loop()
