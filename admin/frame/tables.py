@@ -244,7 +244,7 @@ def _widths(columns: Sequence[_Column], width: int) -> list[int]:
 
 
 def _lines_of(columns: Sequence[_Column], widths: Sequence[int]) -> RichTable:
-    """A table of these columns without rows; tables of the same widths stand below each other."""
+    """A table of these columns without rows. Tables of the same widths line up."""
     table = RichTable(
         box=None,
         show_header=False,

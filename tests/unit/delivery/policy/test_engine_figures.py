@@ -92,6 +92,18 @@ def tenants_of(picked: Sequence[Picked]) -> Counter[str]:
     return Counter(delivery.mail.values[TENANT] for delivery in picked)
 
 
+def turns_beside_another(engine: PickupEngine) -> Counter[str]:
+    """The tenants of ten deliveries, one after the other, from when 20 mails of tenant y have come."""
+    for number in range(20):
+        engine.add(mail(f"y{number}", tenant="y"))
+    found = list[Picked]()
+    for _ in range(10):
+        found.append(begun(engine))
+        assert engine.pick(0) is None
+        engine.end(found[-1], 0)
+    return tenants_of(found)
+
+
 def test_a_tenant_of_weight_three_takes_three_turns_for_each_turn_of_another() -> None:
     engine = engine_with(*(mail(f"{tenant}{n}", tenant=tenant) for n in range(9) for tenant in "xy"), policies=[])
     engine.weigh({"y": 3})
@@ -125,15 +137,8 @@ def test_a_tenant_that_had_its_turn_alone_is_not_behind_those_that_come_later() 
         picked = begun(engine)
         assert engine.pick(0) is None
         engine.end(picked, 0)
-    for number in range(20):
-        engine.add(mail(f"y{number}", tenant="y"))
-    found = list[Picked]()
-    for _ in range(10):
-        found.append(begun(engine))
-        assert engine.pick(0) is None
-        engine.end(found[-1], 0)
 
-    assert tenants_of(found)["x"] in {4, 5, 6}
+    assert turns_beside_another(engine)["x"] in {4, 5, 6}
 
 
 def test_a_tenant_that_found_a_limit_free_is_not_behind_those_that_come_later() -> None:
@@ -144,15 +149,8 @@ def test_a_tenant_that_found_a_limit_free_is_not_behind_those_that_come_later() 
     engine.end(first, 0)
     for _ in range(20):
         engine.end(begun(engine), 0)
-    for number in range(20):
-        engine.add(mail(f"y{number}", tenant="y"))
-    found = list[Picked]()
-    for _ in range(10):
-        found.append(begun(engine))
-        assert engine.pick(0) is None
-        engine.end(found[-1], 0)
 
-    assert tenants_of(found)["x"] in {4, 5, 6}
+    assert turns_beside_another(engine)["x"] in {4, 5, 6}
 
 
 def test_a_mail_without_a_tenant_waits_with_those_whose_tenant_is_empty() -> None:
