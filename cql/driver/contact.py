@@ -263,6 +263,8 @@ def _plain(said: str) -> str:
     return found[1]
 
 
+_HUNG_UP = re.compile(r"Connection reset by peer|Connection to \S+ was closed|Errno 104")
+
 _REASONS = (
     TlsReason(
         OUT_OF_TIME,
@@ -289,14 +291,19 @@ _REASONS = (
         "the node at {place} hung up on TLS, as one does that wants to see our certificate: {words}",
         "Show one that its authority signed with --tls-cert and --tls-key.",
     ),
+    # A node that refuses our certificate says so, but a reset may overtake its words (TLS 1.3).
+    TlsReason(
+        _HUNG_UP,
+        "the node at {place} closed the connection, as if it wanted our certificate: {words}",
+        "If it wants one, show one that its authority signed with --tls-cert and --tls-key; "
+        "else check that the node is up: nodetool status",
+    ),
     TlsReason(
         NO_TLS,
         "what answers at {place} does not speak TLS: {words}",
         "Check --port, or leave TLS out with --no-tls where the network in between is trusted.",
     ),
 )
-
-_HUNG_UP = re.compile(r"Connection reset by peer|Connection to \S+ was closed|Errno 104")
 
 
 def tls_failure(said: str, address: str, *, tls: bool) -> CannotReach | None:

@@ -200,6 +200,7 @@ VERIFY = f"{TRIED}[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: "
         (f"{TRIED}[SSL: WRONG_VERSION_NUMBER] wrong version number (_ssl.c:1006)", "does not speak TLS", "--no-tls"),
         (f"{TRIED}[SSL] tlsv13 alert certificate required (_ssl.c:2580)", "does not take our", "--tls-cert"),
         (f"{TRIED}EOF occurred in violation of protocol (_ssl.c:2427)", "hung up on TLS", "--tls-cert"),
+        (f"{AT}: [Errno 104] Connection reset by peer", "closed the connection", "--tls-cert"),
     ],
 )
 def test_each_reason_is_reported_with_what_to_do(said: str, what: str, mend: str) -> None:
@@ -220,7 +221,6 @@ def test_a_node_that_hangs_up_may_want_tls() -> None:
 
     assert error is not None
     assert "--tls-ca" in error.mend
-    assert tls_failure(said, AT, tls=True) is None
 
 
 @pytest.mark.parametrize("tls", [True, False])
