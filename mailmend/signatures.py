@@ -1,7 +1,7 @@
 """Signatures as `help` shows them: short names, and one argument a line where one line is too long.
 
-Before Python 3.13 `help` prints each signature on one line, with the module of every type: more
-than a thousand characters for a class with many fields. `inspect.signature` returns these
+Python's own `help` prints the module of every type, and before 3.13 each signature on one line:
+more than a thousand characters for a class with many fields. `inspect.signature` returns these
 signatures too: only their text differs.
 """
 
@@ -26,12 +26,19 @@ class ShortSignature(inspect.Signature):
     __slots__ = ()
 
     def __str__(self) -> str:
+        return self.format()
+
+    def format(self, *, max_width: int | None = WIDTH, **_: object) -> str:
+        """The text; on several lines where one line would have more than `max_width` characters.
+
+        `help` of Python 3.13 and later calls this, with further arguments from 3.14 on.
+        """
         arguments = list(_arguments(self))
         result = ""
         if self.return_annotation is not self.empty:
             result = f" -> {_annotation(self.return_annotation)}"
         line = f"({', '.join(arguments)}){result}"
-        if len(line) <= WIDTH:
+        if max_width is None or len(line) <= max_width:
             return line
         lines = "".join(f"    {argument},\n" for argument in arguments)
         return f"(\n{lines}){result}"
