@@ -5,7 +5,13 @@ from dataclasses import dataclass, replace
 
 from mailmend.cql.schema.risk import Before, Danger, Risk, always
 from mailmend.cql.statements.base import Drop, Effect, NamedStatement, Statement
-from mailmend.cql.statements.type_rules import NATIVE_TYPES, field_problem, user_types_in, uses_type
+from mailmend.cql.statements.type_rules import (
+    NATIVE_TYPES,
+    field_problem,
+    may_be_of_a_field,
+    user_types_in,
+    uses_type,
+)
 from mailmend.model.cql_types import names_in, normal_type
 from mailmend.model.errors import SchemaRefused
 from mailmend.model.keyspace import EMPTY, Schema, find, put
@@ -173,7 +179,8 @@ class AddField(NamedStatement):
             if not self.if_exists:
                 raise self.refused(_NONE)
             return schema
-        if name_of(self.field) in _names(found) and normal_type(self.type) != "counter":
+        # The server looks at the type itself first, then at the fields, then at what it names.
+        if name_of(self.field) in _names(found) and may_be_of_a_field(self.type):
             if self.if_not_exists:
                 return schema
             raise self.refused(f"it has a field {self.field} already", mend="Add IF NOT EXISTS after ADD.")

@@ -89,6 +89,12 @@ def type_problem(schema: Schema, column: Column) -> str:
     return problem and f"the type {column.type} of {column.spelling} {problem}"
 
 
+def may_be_of_a_field(kind: str) -> bool:
+    """Whether a field may be of that type, whichever fields and types there are."""
+    parsed = parse_type(kind)
+    return parsed.name != "counter" and not is_user_type(parsed)
+
+
 def field_problem(schema: Schema, field: str, kind: str) -> str:
     """Why no field of a user type can be of that type; "" where it can."""
     parsed = parse_type(kind)

@@ -111,6 +111,8 @@ REFUSED: tuple[tuple[str, str], ...] = (
     ("ALTER TYPE place ADD STREET int", "it has a field STREET already"),
     ("ALTER TYPE place ADD street counter", "the field street cannot be a counter"),
     ("ALTER TYPE place ADD IF NOT EXISTS street counter", "the field street cannot be a counter"),
+    ("ALTER TYPE place ADD IF NOT EXISTS street place", "so it must be frozen"),
+    ("ALTER TYPE place ADD IF NOT EXISTS street nowhere", "names the user type nowhere"),
     ("ALTER TYPE place ADD x frozen<place>", "would hold the type itself"),
     ("ALTER TYPE place RENAME street TO CODES", "it would have two fields codes"),
     ("DROP TYPE PLACE", "Drop what uses it first."),
