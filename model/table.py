@@ -23,6 +23,8 @@ Key = tuple[Any, ...]
 COMPACT_STORAGE = "compact storage"
 """COMPACT STORAGE, kept among a table's options as `true`."""
 
+_MAY_BE_EMPTY = frozenset({"ascii", "blob", "text", "varchar"})
+
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,47}")
 
 
@@ -255,6 +257,19 @@ class Table:
     def partition_of(self, row: Row) -> Key:
         """The partition key of a row, which may lack its other columns."""
         return tuple(row[name] for name in self.partition_names)
+
+    @property
+    def lone_partition(self) -> str | None:
+        """The name of a partition key of one text or blob, which is never empty; else None."""
+        if len(self.partition) == 1 and self.partition[0].type in _MAY_BE_EMPTY:
+            return self.partition_names[0]
+        return None
+
+    def takes_key(self, key: Key) -> bool:
+        """Whether a row can have this key: no part is null, and a partition key is not empty."""
+        if None in key:
+            return False
+        return self.lone_partition is None or len(key[0]) > 0
 
     def key_row(self, key: Key) -> dict[str, Any]:
         """The key (or a prefix of one) as a row of its columns."""

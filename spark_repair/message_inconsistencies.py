@@ -314,14 +314,14 @@ class _FamilyCheck:
         for projection in projections:
             rows = self.tables.scan(projection.name)
             placed.append(native.placed_frame(self.family, projection, rows))
-        known = native.places(place, truth, placed)
+        known = native.places(projections, place, truth, placed)
         return self._hold(native.place_suspects(self.family, projections, known), StorageLevel.DISK_ONLY)
 
     def _group_suspects(self, truth: DataFrame) -> Iterator[DataFrame]:
         for counts in self.family.counts:
             yield native.counts_suspects(self.family, counts, truth, self.tables.scan(counts.name))
         for union in self.family.unions:
-            yield native.union_suspects(union, truth, self.tables.scan(union.name), _truth_id(self.family))
+            yield native.union_suspects(self.family, union, truth, self.tables.scan(union.name))
 
     def _hold(self, frame: DataFrame, level: StorageLevel) -> DataFrame:
         kept = frame.persist(level)
@@ -334,7 +334,7 @@ class _FamilyCheck:
 
 @dataclass(frozen=True, slots=True)
 class _Suspicious:
-    """What is suspect, as it was found: places of the truth, whose ids are not known yet, and the rest."""
+    """What is suspect, as it was found: places of the truth, whose keys are not known yet, and the rest."""
 
     family: Family
     truth: DataFrame
@@ -343,15 +343,16 @@ class _Suspicious:
 
     def counts(self) -> dict[str, Counter[Verdict]]:
         counts: dict[str, Counter[Verdict]] = {}
-        for name, verdict, number in self._suspects(None).groupBy(native.PROJECTION, native.VERDICT).count().collect():
+        for name, verdict, number in (
+            self._suspects(keyed=False).groupBy(native.PROJECTION, native.VERDICT).count().collect()
+        ):
             counts.setdefault(name, Counter())[Verdict(verdict)] += number
         return counts
 
     def suspects(self, counts: Mapping[str, Counter[Verdict]]) -> DataFrame:
-        """One row for each suspect; the truth is asked for the ids of its rows only where some place is wrong."""
-        if not _number(counts, (self.family.mirror, *self.family.filters)):
-            return self._suspects(None)
-        return self._suspects(_truth_id(self.family))
+        """One row for each suspect; the truth is asked for the keys of its rows only where some place is wrong."""
+        wrong = _number(counts, (self.family.mirror, *self.family.filters))
+        return self._suspects(keyed=bool(wrong))
 
     def numbers_behind(self, source: Source) -> dict[MailboxId, Numbers]:
         """The mailboxes whose generators look behind; the rows are held by now, so the generators are read after them.
@@ -362,11 +363,14 @@ class _Suspicious:
         unheld = native.mirror_only(self.family, wrong)
         return numbers_behind(replace(source, staging=None), self.family, self.truth, unheld)
 
-    def _suspects(self, truth_id: str | None) -> DataFrame:
-        placed = (
-            native.spread(projections, native.with_truth_ids(place, self.wrong[place], self.truth, truth_id))
-            for place, projections in _by_place(self.family).items()
-        )
+    def _suspects(self, *, keyed: bool) -> DataFrame:
+        placed = []
+        for place, projections in _by_place(self.family).items():
+            if keyed:
+                wrong = native.with_truth_keys(self.family, place, self.wrong[place], self.truth)
+            else:
+                wrong = native.without_truth_keys(self.wrong[place])
+            placed.append(native.spread(projections, wrong))
         found = reduce(DataFrame.unionByName, [*placed, *self.rest])
         return found.coalesce(native.shuffle_parts(found))
 
@@ -378,14 +382,6 @@ def _by_place(family: Family) -> dict[tuple[str, ...], list[Mirror | Filter]]:
     for projection in placed:
         together.setdefault(native.place_of(projection, family), []).append(projection)
     return together
-
-
-def _truth_id(family: Family) -> str | None:
-    """The truth's partition key column where that is one UUID, else None."""
-    partition = family.truth.partition
-    if len(partition) != 1 or partition[0].type not in ("uuid", "timeuuid"):
-        return None
-    return partition[0].name
 
 
 _MAILBOX = "mailboxid"

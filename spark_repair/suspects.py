@@ -30,7 +30,7 @@ ONE = "fingerprint_one"
 TWO = "fingerprint_two"
 BITS = "bits"
 TRUTHS = "truths"
-TRUTH_ID = "truth_id"
+TRUTH_KEY = "truth_key"
 _SEEDS = (1, 2)
 
 
@@ -181,7 +181,7 @@ def placed_frame(family: Family, projection: Mirror | Filter, rows: DataFrame) -
 PROJECTION = "projection"
 VERDICT = "verdict"
 KEY = "key"
-TRUTH_IDS = "truth_ids"
+TRUTH_KEYS = "truth_keys"
 WANTED = "wanted"
 _IN_TRUTH = 0
 _IN_CONTENT = 1
@@ -193,10 +193,26 @@ _FOUND = "found"
 def contents(content: Content, truth: DataFrame, rows: DataFrame) -> DataFrame:
     """Contents without a truth (leaks) or a truth without contents (lost): one row each, with the two bits."""
     names = list(content.key_sources)
-    claimed = truth.select(*map(cell_of, names), sf.lit(1 << _IN_TRUTH).alias(BITS))
+    needing = demanding(content, truth)
+    claimed = needing.select(*map(cell_of, names), sf.lit(1 << _IN_TRUTH).alias(BITS))
     stored = rows.select(*_keys_as_in_truth(content), sf.lit(1 << _IN_CONTENT).alias(BITS))
     sides = together(claimed.unionByName(stored), names).groupBy(*names).agg(sf.bit_or(BITS).alias(BITS))
     return sides.where(cell_of(BITS) != sf.lit(3))
+
+
+def demanding(projection: Projection, truth: DataFrame) -> DataFrame:
+    """The truth rows that demand a row of the projection; must equal `Projection.is_demanded_by`."""
+    if not projection.may_be_undemanded:
+        return truth
+    named = set(projection.key_sources)
+    demanded = truth
+    for name in projection.truth.names:
+        if name in named:
+            demanded = demanded.where(cell_of(name).isNotNull())
+    lone = projection.table.lone_partition
+    if lone is not None:
+        demanded = demanded.where(sf.length(cell_of(dict(projection.key)[lone])) > 0)
+    return demanded
 
 
 def _keys_as_in_truth(projection: Projection) -> list[Expression]:
@@ -219,8 +235,7 @@ def shuffle_parts(rows: DataFrame) -> int:
 def content_suspects(content: Content, alone: DataFrame) -> DataFrame:
     symptoms = {"in_truth": bit(_IN_TRUTH), "in_projection": bit(_IN_CONTENT)}
     judged = alone.withColumn(VERDICT, verdict_column(Content.verdicts, symptoms))
-    ids = sf.array().cast("array<string>")
-    return _suspects(judged.where(~_agrees(VERDICT)), content, cell_of(VERDICT), ids)
+    return _suspects(judged.where(~_agrees(VERDICT)), content, cell_of(VERDICT), _no_keys())
 
 
 def lost(alone: DataFrame) -> DataFrame:
@@ -243,9 +258,12 @@ def place_of(projection: Mirror | Filter, family: Family) -> tuple[str, ...]:
     return tuple(name for name in family.truth.names if name in theirs)
 
 
-def places(place: Sequence[str], truth: DataFrame, projected: Sequence[DataFrame]) -> DataFrame:
+def places(
+    projections: Sequence[Mirror | Filter], place: Sequence[str], truth: DataFrame, projected: Sequence[DataFrame]
+) -> DataFrame:
     """What is known of each place: one row, from one aggregation of truth and projections together."""
-    claims = truth.select(*map(cell_of, place), sf.lit(1).alias(TRUTHS), BITS, ONE, TWO)
+    first, *_ = projections
+    claims = demanding(first, truth).select(*map(cell_of, place), sf.lit(1).alias(TRUTHS), BITS, ONE, TWO)
     sides = together(reduce(DataFrame.unionByName, projected, claims), place)
     return sides.groupBy(*place).agg(
         sf.sum(TRUTHS).alias(TRUTHS),
@@ -297,22 +315,39 @@ def _agrees(column: str) -> Expression:
     return cell_of(column) == Verdict.AGREE.value
 
 
-def with_truth_ids(place: Sequence[str], wrong: DataFrame, truth: DataFrame, truth_id: str | None) -> DataFrame:
-    """Suspect places with the ids of every truth row that claims them."""
-    if truth_id is None:
-        return wrong.withColumn(TRUTH_IDS, sf.array().cast("array<string>"))
-    claims = truth.select(*map(cell_of, place), cell_of(truth_id).alias(TRUTH_ID))
+def without_truth_keys(wrong: DataFrame) -> DataFrame:
+    """Suspect places without the keys of truth rows, which are not asked for."""
+    return wrong.withColumn(TRUTH_KEYS, _no_keys())
+
+
+def with_truth_keys(family: Family, place: Sequence[str], wrong: DataFrame, truth: DataFrame) -> DataFrame:
+    """Suspect places with the partition keys of every truth row that claims them."""
+    claims = truth.select(*map(cell_of, place), _truth_key(family).alias(TRUTH_KEY))
     here = wrong.select(*map(cell_of, place))
-    ids = claims.join(here, list(place)).groupBy(*place).agg(sf.sort_array(sf.collect_set(TRUTH_ID)).alias(TRUTH_IDS))
-    found = sf.coalesce(cell_of(TRUTH_IDS), sf.array().cast("array<string>"))
-    return wrong.join(ids, list(place), "left").withColumn(TRUTH_IDS, found)
+    known = sf.sort_array(sf.collect_set(TRUTH_KEY)).alias(TRUTH_KEYS)
+    keys = claims.join(here, list(place)).groupBy(*place).agg(known)
+    found = sf.coalesce(cell_of(TRUTH_KEYS), _no_keys())
+    return wrong.join(keys, list(place), "left").withColumn(TRUTH_KEYS, found)
+
+
+def _no_keys() -> Expression:
+    return sf.array().cast("array<array<string>>")
+
+
+def _truth_key(family: Family) -> Expression:
+    return _texts(family.truth.partition_names)
+
+
+def _texts(names: Iterable[str]) -> Expression:
+    """A key as text: an array with one element for each of the columns."""
+    return sf.array(*(cell_of(name).cast("string") for name in names))
 
 
 def spread(projections: Sequence[Mirror | Filter], wrong: DataFrame) -> DataFrame:
     """One suspect for each projection that does not agree at a place."""
     each = sf.array(*map(_suspect_of, projections))
     nothing = sf.lit(None).cast("string").alias(WANTED)
-    found = wrong.select(sf.inline(each), TRUTH_IDS, nothing)
+    found = wrong.select(sf.inline(each), TRUTH_KEYS, nothing)
     return found.where(~_agrees(VERDICT))
 
 
@@ -323,7 +358,7 @@ def _suspect_of(projection: Mirror | Filter) -> Expression:
 
 def _key(projection: Projection) -> Expression:
     theirs = dict(projection.key)
-    return sf.array(*(cell_of(theirs[column.name]).cast("string") for column in projection.table.key))
+    return _texts(theirs[name] for name in projection.table.key_names)
 
 
 def counts_suspects(family: Family, counts: Counts, truth: DataFrame, rows: DataFrame) -> DataFrame:
@@ -342,7 +377,7 @@ def counts_suspects(family: Family, counts: Counts, truth: DataFrame, rows: Data
         sums.append(sf.sum(sf.when(doubtful, one).otherwise(sf.lit(0))).alias(_OPEN + counter))
         wanted.append(_number(_SURE + counter).alias(counter))
         within.append(_within(counter))
-    demanded = truth.groupBy(*names).agg(*sums)
+    demanded = demanding(counts, truth).groupBy(*names).agg(*sums)
     found = rows.select(
         *_keys_as_in_truth(counts),
         *map(cell_of, counts.counter_names),
@@ -350,8 +385,7 @@ def counts_suspects(family: Family, counts: Counts, truth: DataFrame, rows: Data
     )
     groups = demanded.join(found, names, "full_outer")
     covered = reduce(and_, within)
-    no_ids = sf.array().cast("array<string>")
-    return _group_suspects(counts, groups, covered, no_ids, sf.to_json(sf.struct(*wanted)))
+    return _group_suspects(counts, groups, covered, _no_keys(), sf.to_json(sf.struct(*wanted)))
 
 
 def _number(name: str) -> Expression:
@@ -364,38 +398,37 @@ def _within(counter: str) -> Expression:
     return (least <= value) & (value <= least + _number(_OPEN + counter))
 
 
-def union_suspects(union: Union, truth: DataFrame, rows: DataFrame, truth_id: str | None) -> DataFrame:
-    """Groups whose set lacks an element of some truth row; one truth id for each missing element."""
+def union_suspects(family: Family, union: Union, truth: DataFrame, rows: DataFrame) -> DataFrame:
+    """Groups whose set lacks an element of some truth row; one truth key for each missing element."""
     names = list(union.key_sources)
     element = "element"
-    one_id = "one_id"
-    known = sf.lit(None).cast("string")
-    if truth_id:
-        known = cell_of(truth_id)
-    carried = truth.select(*map(cell_of, names), sf.explode(cell_of(union.column)).alias(element), known.alias(one_id))
-    demanded = carried.groupBy(*names, element).agg(sf.min(one_id).alias(one_id))
+    one_key = "one_key"
+    carried = demanding(union, truth).select(
+        *map(cell_of, names), sf.explode(cell_of(union.column)).alias(element), _truth_key(family).alias(one_key)
+    )
+    demanded = carried.groupBy(*names, element).agg(sf.min(one_key).alias(one_key))
     groups = rows.select(*_keys_as_in_truth(union), cell_of(union.column))
     held = groups.select(*map(cell_of, names), sf.explode(cell_of(union.column)).alias(element))
     missing = demanded.join(held, [*names, element], "left_anti").groupBy(*names)
     lacking = missing.agg(
-        sf.sort_array(sf.collect_set(element)).alias(element), sf.sort_array(sf.collect_set(one_id)).alias(TRUTH_IDS)
+        sf.sort_array(sf.collect_set(element)).alias(element), sf.sort_array(sf.collect_set(one_key)).alias(TRUTH_KEYS)
     )
     present = groups.select(*map(cell_of, names), sf.lit(True).alias(_FOUND))  # noqa: FBT003 - a literal of SQL
     wanted = sf.to_json(sf.struct(cell_of(element).alias(union.column)))
     nothing = sf.lit(False)  # noqa: FBT003 - a literal of SQL
-    return _group_suspects(union, lacking.join(present, names, "left"), nothing, cell_of(TRUTH_IDS), wanted)
+    return _group_suspects(union, lacking.join(present, names, "left"), nothing, cell_of(TRUTH_KEYS), wanted)
 
 
 def _group_suspects(
-    projection: Union | Counts, groups: DataFrame, covered: Expression, truth_ids: Expression, wanted: Expression
+    projection: Union | Counts, groups: DataFrame, covered: Expression, truth_keys: Expression, wanted: Expression
 ) -> DataFrame:
     symptoms = {"in_projection": cell_of(_FOUND).isNotNull(), "covered": covered}
     judged = groups.withColumn(VERDICT, verdict_column(Group.verdicts, symptoms))
-    return _suspects(judged.where(~_agrees(VERDICT)), projection, cell_of(VERDICT), truth_ids, wanted)
+    return _suspects(judged.where(~_agrees(VERDICT)), projection, cell_of(VERDICT), truth_keys, wanted)
 
 
 def _suspects(
-    rows: DataFrame, projection: Projection, verdict: Expression, ids: Expression, wanted: Expression | None = None
+    rows: DataFrame, projection: Projection, verdict: Expression, keys: Expression, wanted: Expression | None = None
 ) -> DataFrame:
     """Suspects in their common columns; keys are text, in the order of the projection's primary key."""
     if wanted is None:
@@ -404,7 +437,7 @@ def _suspects(
         sf.lit(projection.name).alias(PROJECTION),
         verdict.alias(VERDICT),
         _key(projection).alias(KEY),
-        ids.alias(TRUTH_IDS),
+        keys.alias(TRUTH_KEYS),
         wanted.alias(WANTED),
     )
 

@@ -26,6 +26,7 @@ import click
 from mailmend.model.ports import Clock, Progress
 from mailmend.model.projections.findings import Finding
 from mailmend.model.projections.verdicts import Verdict
+from mailmend.model.table import Key
 from mailmend.model.texts import printable
 from mailmend.repair.clock import SystemClock
 from mailmend.repair.log_fields import LINES, ROOT, LineFormatter, log_fields, own_log_fields, put_log_field
@@ -278,13 +279,21 @@ def log_finding(finding: Finding) -> None:
     fields = {
         "projection": finding.suspect.projection,
         "key": [_id(value) for value in finding.suspect.key],
-        "truths": list(map(str, finding.suspect.truth_ids)) or None,
+        "truths": list(map(_truth, finding.suspect.truth_keys)) or None,
         "verdict": finding.verdict.value,
         "result": finding.result and finding.result.value,
         "why": finding.reason and finding.reason.why.value,
         "error": finding.error,
     }
     _FINDINGS.log(level, event, extra=fields)
+
+
+def _truth(key: Key) -> str | list[str]:
+    """A key of one value is that value; a longer one is the list of its values."""
+    parts = [_id(part) for part in key]
+    if len(parts) == 1:
+        return parts[0]
+    return parts
 
 
 def _id(part: object) -> str:

@@ -118,13 +118,17 @@ class Filter(Projection):
         return self.verdicts[symptoms]
 
     def write_for(self, before: Row | None, after: Row | None, stamp: int) -> Write | None:
-        was = before is not None and self.when.holds(before)
-        wanted = after is not None and self.when.holds(after)
+        was = before is not None and self.demands(before)
+        wanted = after is not None and self.demands(after)
         if wanted and not was and after is not None:
             return Put(self.table, self.table.key_row(self.key_of(after)), at=stamp)
         if was and not wanted and before is not None:
             return Remove(self.table, self.key_of(before), at=stamp)
         return None
+
+    def demands(self, truth: Row) -> bool:
+        """Whether the truth row satisfies the condition, and its key can be a row's."""
+        return self.when.holds(truth) and self.is_demanded_by(truth)
 
     def truth_rows(self, finding: Finding) -> tuple[Seen, ...]:
         """The truth rows, reduced to the place and the column that decides whether a filter row must exist."""
@@ -330,7 +334,7 @@ class Union(Group):
         return elements
 
     def write_for(self, before: Row | None, after: Row | None, stamp: int) -> Write | None:
-        if after is None:
+        if after is None or not self.is_demanded_by(after):
             return None
         old = before or {}
         new = frozenset(after.get(self.column) or ()) - frozenset(old.get(self.column) or ())

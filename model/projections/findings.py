@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, Literal
-from uuid import UUID
 
 from mailmend.model.errors import CannotReach, MailmendError
 from mailmend.model.ids import RunId
@@ -56,8 +56,8 @@ class Suspect:
         projection: name of the projection.
         key: primary key of the projection's row (for a leak: of the content row).
         verdict: the verdict of the scan.
-        truth_ids: partition keys of the truth that the scan saw at this place (message ids), so that the second look
-            finds the truth even where the projection cannot lead to it.
+        truth_keys: partition keys of the truth that the scan saw at this place, so that the second
+            look finds the truth even where the projection cannot lead to it.
         wanted: for unions the elements that were missing; for counters the recounted values {counter: n}.
         planned: the digest of the before-image that was approved in a plan; "" where there is no plan.
     """
@@ -65,9 +65,14 @@ class Suspect:
     projection: str
     key: Key
     verdict: Verdict
-    truth_ids: tuple[UUID, ...] = ()
+    truth_keys: tuple[Key, ...] = ()
     wanted: Mapping[str, Any] = field(default_factory=dict)
     planned: str = ""
+
+    @property
+    def truth_parts(self) -> Key:
+        """The values of all truth keys, one after the other."""
+        return tuple(chain.from_iterable(self.truth_keys))
 
 
 def counts_of(suspects: Iterable[Suspect]) -> dict[str, Counter[Verdict]]:
@@ -91,11 +96,11 @@ def merged(suspects: Iterable[Suspect]) -> list[Suspect]:
 
 
 def _joined(one: Suspect, other: Suspect) -> Suspect:
-    ids = tuple(dict.fromkeys((*one.truth_ids, *other.truth_ids)))
+    keys = tuple(dict.fromkeys((*one.truth_keys, *other.truth_keys)))
     wanted = {}
     for name in {*one.wanted, *other.wanted}:
         wanted[name] = frozenset(one.wanted.get(name, ())) | frozenset(other.wanted.get(name, ()))
-    return replace(one, truth_ids=ids, wanted=wanted)
+    return replace(one, truth_keys=keys, wanted=wanted)
 
 
 def newest_of(truths: tuple[Seen, ...], projected: Seen | None) -> int | None:

@@ -85,6 +85,16 @@ class Projection:
     def key_of(self, truth: Row) -> Key:
         return tuple(truth[source] for _, source in self.key)
 
+    def is_demanded_by(self, truth: Row) -> bool:
+        """Whether a row can follow from the truth row: no key has a null or an empty partition."""
+        return self.table.takes_key(self.key_of(truth))
+
+    @property
+    def may_be_undemanded(self) -> bool:
+        """Whether `is_demanded_by` may be false: the key of a truth row itself is always whole."""
+        whole = set(self.key_sources) <= set(self.truth.key_names)
+        return self.table.lone_partition is not None or not whole
+
     def truth_part(self, key: Key) -> dict[str, Any]:
         """What a key of the projection tells of its truth row."""
         return dict(zip(self.key_sources, key, strict=True))
@@ -215,8 +225,7 @@ class Look:
         whole: whether the truth row has every column that an insert writes (or is accepted without).
         uncertain: for counters: truth rows without content or torn, which may be counted or not.
         last_trace: the content exists and the message has no truth row: only the projection may still lead to it.
-        blind: the scan saw a truth that no known key leads to (its partition is not one UUID): its
-            verdict is kept.
+        blind: the scan saw a truth that no known key leads to: its verdict is kept.
         companions: filter rows at the same place, read when the truth row itself may be removed.
     """
 
@@ -270,8 +279,7 @@ class Look:
     @property
     def leads(self) -> tuple[Key, ...]:
         """Every known partition key of the truth: those that the scan saw, and those named since."""
-        seen_by_scan = [(id_,) for id_ in self.suspect.truth_ids]
-        return tuple(dict.fromkeys((*seen_by_scan, *self.named)))
+        return tuple(dict.fromkeys((*self.suspect.truth_keys, *self.named)))
 
     def content_stands(self, truths: tuple[Seen, ...]) -> bool:
         """Whether the content of the truth exists; without a truth, the content that the projection names."""
@@ -389,13 +397,13 @@ class Mirror(Projection):
     def _is_blind(self, look: Look) -> bool:
         """Whether the scan saw truths that no known key leads to, and the rows found do not settle it."""
         scanned = look.suspect.verdict
-        if look.suspect.truth_ids or scanned is Verdict.WITHDRAW:
+        if look.suspect.truth_keys or scanned is Verdict.WITHDRAW:
             return False
         return scanned is Verdict.CLASH or not look.truths or self.verdict(look) is not Verdict.AGREE
 
     def write_for(self, before: Row | None, after: Row | None, stamp: int) -> Write | None:
-        if after is None:
-            if before is None:
+        if after is None or not self.is_demanded_by(after):
+            if before is None or not self.is_demanded_by(before):
                 return None
             return Remove(self.table, self.key_of(before), at=stamp)
         row = self.row_of(after)
@@ -429,7 +437,7 @@ class Mirror(Projection):
             case Verdict.LOST_CONTENT if policy.orphans == "report":
                 return Reason(Why.NEEDS_ORPHANS)
             case Verdict.LOST_CONTENT:
-                return why_kept(self._births(finding.truths) or finding.suspect.truth_ids, None, now)
+                return why_kept(self._births(finding.truths) or finding.suspect.truth_parts, None, now)
             case _ if self.report_only:
                 return Reason(Why.ONLY_REPORTED)
             case Verdict.WITHDRAW if policy.dangling == "report" and Verdict.WITHDRAW in policy.only:

@@ -129,9 +129,9 @@ def place_suspects(forms: Forms, found: Iterable[tuple[Packed, PlaceRows]]) -> I
     for key, place in found:
         in_mirror, in_filters = judge(place.kind)
         if in_mirror is not None:
-            yield Suspect(mirror.name, unpacked_key(mirror.table.key, key), in_mirror, forms.truth_ids(place.truths))
+            yield Suspect(mirror.name, unpacked_key(mirror.table.key, key), in_mirror, forms.truth_keys(place.truths))
         for projection, verdict in in_filters:
-            yield Suspect(projection.name, forms.filter_key(projection, key), verdict, forms.truth_ids(place.truths))
+            yield Suspect(projection.name, forms.filter_key(projection, key), verdict, forms.truth_keys(place.truths))
 
 
 class Places:
@@ -228,8 +228,10 @@ class GroupSums:
         alike = (truth.groups, bits)
         self._alike[alike] = self._alike.get(alike, 0) + 1
         for number, elements in enumerate(truth.elements):
-            for element in elements:
-                self._add((number, truth.groups[number]), element, truth.truth)
+            key = truth.groups[number]
+            if key:
+                for element in elements:
+                    self._add((number, key), element, truth.truth)
 
     def add(self, record: Record) -> None:
         key, _, name, demand = record
@@ -257,6 +259,8 @@ class GroupSums:
     def _count_alike(self, keys: tuple[Packed, ...], bits: int, rows: int) -> None:
         sure = bits & WHOLE and bits & STANDS
         for number, (group, key) in enumerate(zip(self._groups, keys, strict=True)):
+            if not key:
+                continue
             for name, when in group.counters:
                 counted = 0
                 if when is None or bits & self._bits[when]:
@@ -289,5 +293,5 @@ def group_suspects(forms: Forms, records: Iterable[Record]) -> Iterator[Suspect]
         lacking = group.lacking(demanded.get(key, {}), rows.get(key, ()))
         if lacking is not None:
             verdict = Group.verdicts[GroupSymptoms(in_projection=key in rows, covered=False)]
-            truth_ids = forms.truth_ids(lacking.truths)
-            yield Suspect(group.name, unpacked_key(group.table.key, key[1]), verdict, truth_ids, lacking.wanted)
+            truth_keys = forms.truth_keys(lacking.truths)
+            yield Suspect(group.name, unpacked_key(group.table.key, key[1]), verdict, truth_keys, lacking.wanted)

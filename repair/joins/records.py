@@ -14,8 +14,9 @@ import gc
 import marshal
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from hashlib import blake2b
 from itertools import chain
 from operator import itemgetter
@@ -26,6 +27,7 @@ from uuid import UUID
 from mailmend.model.errors import MailmendError
 from mailmend.model.projections.family import Condition, Counts, Family, Filter, Union
 from mailmend.model.projections.findings import Suspect
+from mailmend.model.projections.projection import Projection
 from mailmend.model.table import Canonical, Column, Key, Row, Table
 from mailmend.repair.ledger.before_images import key_from, key_text, suspect_from, suspect_text
 
@@ -61,7 +63,10 @@ _AS_THEY_ARE = frozenset({int, str, bool, type(None)})
 
 
 class TruthRecord(NamedTuple):
-    """What is kept of a truth row; the key of its content is the first field."""
+    """What is kept of a truth row; the key of its content is the first field.
+
+    The key of a row that the truth row does not demand is the empty tuple: a part of it is null.
+    """
 
     content: Packed
     place: Packed
@@ -132,17 +137,19 @@ class Forms:
         self._place_of = packing(self._place_columns)
         for projection in family.filters:
             assert set(projection.key_sources) == set(self._place_columns), "a filter is keyed as its mirror is"
-        of_content: tuple[str, ...] = ()
+        keyed: list[Projection] = [mirror, *self.groups]
         if family.content:
-            of_content = family.content.key_sources
-        of_groups = [group.key_sources for group in self.groups]
-        keys = (of_content, self._place_columns, family.truth.key_names, *of_groups)
+            keyed.append(family.content)
+        keys = [projection.key_sources for projection in keyed]
         # The keys of a truth row have columns in common: each column is packed once.
-        columns = tuple(dict.fromkeys(chain.from_iterable(keys)))
+        columns = tuple(dict.fromkeys((*family.truth.key_names, *chain.from_iterable(keys))))
         self._pack = packing(columns)
-        self._picks = []
-        for key in keys:
-            self._picks.append(_cells(map(columns.index, key)))
+        self._pick_truth = _cells(map(columns.index, family.truth.key_names))
+        self._pick_content: Callable[[Packed], Packed] = _no_key
+        picks = [_picking(projection, columns) for projection in keyed]
+        if family.content:
+            self._pick_content = picks.pop()
+        self._pick_place, *self._pick_groups = picks
         self._unions = [union.column for union in family.unions]
         self._truth_mark = fingerprinting(mirror.compared, mirror.truth_names)
         self._mirror_mark = fingerprinting(mirror.compared, {})
@@ -150,14 +157,13 @@ class Forms:
 
     def truth(self, row: Row) -> TruthRecord:
         packed = self._pack(row)
-        content, place, truth, *groups = [pick(packed) for pick in self._picks]
         return TruthRecord(
-            content,
-            place,
-            truth,
+            self._pick_content(packed),
+            self._pick_place(packed),
+            self._pick_truth(packed),
             self._truth_mark(row),
             self._bits(row),
-            tuple(groups),
+            tuple([pick(packed) for pick in self._pick_groups]),
             tuple([tuple(row[column] or ()) for column in self._unions]),
         )
 
@@ -180,13 +186,12 @@ class Forms:
     def condition_bit(self, condition: Condition) -> int:
         return 4 << self._conditions.index(condition)
 
-    def truth_ids(self, truths: Iterable[Packed]) -> tuple[UUID, ...]:
-        """The partition keys of truth rows, where the key is one UUID; else empty, as other ways find the truth."""
+    def truth_keys(self, truths: Iterable[Packed]) -> tuple[Key, ...]:
+        """The partition keys of truth rows, each once."""
         partition = self.family.truth.partition
-        if len(partition) != 1 or not _is_uuid(partition[0]):
-            return ()
-        keys = {truth[0] for truth in truths}
-        return tuple(UUID(bytes=key) for key in sorted(keys))
+        width = len(partition)
+        keys = {truth[:width] for truth in truths}
+        return tuple(unpacked_key(partition, key) for key in sorted(keys))
 
     def _bits(self, row: Row) -> int:
         bits = 0
@@ -195,6 +200,28 @@ class Forms:
         for place, condition in enumerate(self._conditions, start=2):
             bits |= condition.holds(row) << place
         return bits
+
+
+def _picking(projection: Projection, columns: Sequence[str]) -> Callable[[Packed], Packed]:
+    """A function from a truth row's packed columns to a packed key; () where it demands no row."""
+    pick = _cells(map(columns.index, projection.key_sources))
+    if not projection.may_be_undemanded:
+        return pick
+    empty: frozenset[Any] = frozenset()
+    if projection.table.lone_partition is not None:
+        empty = frozenset({_packed(""), _packed(b"")})
+    return partial(_whole_key, pick, empty)
+
+
+def _whole_key(pick: Callable[[Packed], Packed], empty: frozenset[Any], packed: Packed) -> Packed:
+    key = pick(packed)
+    if None in key or key[0] in empty:
+        return ()
+    return key
+
+
+def _no_key(_: Packed) -> Packed:
+    return ()
 
 
 def _is_uuid(column: Column) -> bool:

@@ -111,7 +111,7 @@ def suspect_json(suspect: Suspect) -> dict[str, Any]:
         "projection": suspect.projection,
         "key": list(map(packed, suspect.key)),
         "verdict": suspect.verdict.value,
-        "truth_ids": list(map(str, suspect.truth_ids)),
+        "truth_ids": list(map(_truth_key, suspect.truth_keys)),
         "wanted": packed(dict(suspect.wanted)),
     }
 
@@ -122,9 +122,24 @@ def suspect_of_json(fields: Mapping[str, Any]) -> Suspect:
         projection=_of_kind(fields["projection"], str),
         key=tuple(map(unpacked, _of_kind(fields["key"], list))),
         verdict=Verdict(fields["verdict"]),
-        truth_ids=tuple(map(UUID, _of_kind(fields["truth_ids"], list))),
+        truth_keys=tuple(map(_truth_key_of, _of_kind(fields["truth_ids"], list))),
         wanted=_of_kind(unpacked(fields["wanted"]), dict),
     )
+
+
+def _truth_key(key: Key) -> Any:
+    """One UUID as text, as earlier versions wrote it; another key as the list of its values."""
+    match key:
+        case (UUID() as alone,):
+            return str(alone)
+        case _:
+            return list(map(packed, key))
+
+
+def _truth_key_of(kept: Any) -> Key:
+    if isinstance(kept, list):
+        return tuple(map(unpacked, kept))
+    return (UUID(kept),)
 
 
 def image_text(finding: Finding) -> str:

@@ -169,6 +169,8 @@ class Tallies:
 
     def _agrees(self, truth: Row, mirrored: dict[Packed, bytes], *, doubtful: bool) -> bool:
         """Whether the mirror agrees, or lacks a doubtful truth; removes the compared row from `mirrored`."""
+        if not self.family.mirror.is_demanded_by(truth):
+            return True
         place, fingerprint = self._forms.compared(truth)
         shown = mirrored.pop(place, None)
         if shown is None:

@@ -111,14 +111,13 @@ def truths_beside(
     found: dict[Key, dict[Key, None]] = {group: {} for group in groups}
     mirror = family.mirror
     for suspect in suspects:
-        if suspect.projection not in {mirror.name, counts.name} or not suspect.truth_ids:
+        if suspect.projection not in {mirror.name, counts.name} or not suspect.truth_keys:
             continue
         group = suspect.key
         if suspect.projection == mirror.name:
             group = counts.key_of(mirror.truth_part(suspect.key))
         if group in found:
-            for truth_id in suspect.truth_ids:
-                found[group][(truth_id,)] = None
+            found[group] |= dict.fromkeys(suspect.truth_keys)
     beside = {}
     for group, leads in found.items():
         if leads:
@@ -282,8 +281,8 @@ class _Round:
 
     def _carried_out(self, visit: _Visit, second: Tally, ruling: Ruling) -> Finding:
         target = {name: value + ruling.deltas.get(name, 0) for name, value in second.counters.items()}
-        beside = tuple(lead for (lead,) in self.tallies.beside.get(visit.suspect.key, ()))
-        suspect = replace(visit.suspect, wanted=target, truth_ids=beside)
+        beside = self.tallies.beside.get(visit.suspect.key, ())
+        suspect = replace(visit.suspect, wanted=target, truth_keys=beside)
         image = as_planned(Finding(suspect, ruling.verdict, ruling.result, projected=second.row))
         allowed = self.policy.all_truths and ruling.verdict in self.policy.only
         sent = bool(ruling.deltas) and not ruling.waits and image.result is None

@@ -95,7 +95,7 @@ class SecondLook:
         """The look with the filter rows at the same place."""
         truth = look.truths[0].row
         family, _ = self._known[look.suspect.projection]
-        filters = family.filters
+        filters = [filtered for filtered in family.filters if filtered.is_demanded_by(truth)]
         reads = [Read(projection.table, projection.key_of(truth), times=True) for projection in filters]
         asked_at = self._clock.micros()
         companions = []

@@ -476,5 +476,5 @@ def _due(
 ) -> Iterator[Suspect]:
     for suspect in detection.suspects():
         wanted = projections[suspect.projection].asks_for(suspect.verdict, policy)
-        if wanted and (suspect.verdict not in BY_POLICY or older_than_a_day(suspect.truth_ids or suspect.key, now)):
+        if wanted and (suspect.verdict not in BY_POLICY or older_than_a_day(suspect.truth_parts or suspect.key, now)):
             yield suspect

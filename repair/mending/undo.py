@@ -114,16 +114,15 @@ def undoable(ledger: Ledger, run: UUID, keyspace: str) -> Run:
 
 def known_again(image: Finding, mirror: Mirror) -> Suspect:
     """The suspect with each truth partition that the image names: its rows may be gone by now."""
-    column = mirror.truth.partition[0].name
     rows = [seen.row for seen in image.truths]
     if image.suspect.projection == mirror.name and image.projected is not None:
         rows.append(mirror.restored(image.projected.row))
-    known = dict.fromkeys(image.suspect.truth_ids)
+    known = dict.fromkeys(image.suspect.truth_keys)
     for row in rows:
-        truth_id = row.get(column)
-        if truth_id is not None:
-            known[truth_id] = None
-    return replace(image.suspect, truth_ids=tuple(known))
+        truth_key = tuple(map(row.get, mirror.truth.partition_names))
+        if None not in truth_key:
+            known[truth_key] = None
+    return replace(image.suspect, truth_keys=tuple(known))
 
 
 def as_read_now(image: Finding, look: Look) -> Finding:

@@ -251,7 +251,7 @@ class _FamilyScan:
         if self.family.content is None:
             return lambda row: self._place(self.forms.truth(row), has_content=True)
         if self.standing is None:
-            return lambda row: self.contents.add(content_record(self.forms.truth(row)))
+            return self._await_content
         standing = self.standing
         unnamed = self.unnamed
         unnamed |= standing
@@ -259,9 +259,17 @@ class _FamilyScan:
         def keep(row: Row) -> None:
             truth = self.forms.truth(row)
             unnamed.discard(truth.content)
-            self._place(truth, has_content=truth.content in standing)
+            self._place(truth, has_content=truth.content in standing or not truth.content)
 
         return keep
+
+    def _await_content(self, row: Row) -> None:
+        """A truth row waits in a file for its content, unless it demands none."""
+        truth = self.forms.truth(row)
+        if truth.content:
+            self.contents.add(content_record(truth))
+        else:
+            self._place(truth, has_content=True)
 
     def _join_contents(self, content: Content) -> None:
         if self.standing is not None:
@@ -274,7 +282,8 @@ class _FamilyScan:
             self._found(content_suspects(content, truths.keys(), standing), len(part))
 
     def _place(self, truth: TruthRecord, *, has_content: bool) -> None:
-        self.places.add(place_record(truth, has_content=has_content))
+        if truth.place:
+            self.places.add(place_record(truth, has_content=has_content))
         self.sums.count(truth, has_content=has_content)
         if self.sums.full:
             self._keep_sums()

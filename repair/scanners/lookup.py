@@ -243,7 +243,7 @@ class _FamilyLook:
                 for row in rows:
                     watch.add(mailbox, row[uid], row.get("modseq"))
                     last = max(last, row[uid])
-                    if row.get(self._lead) is None:
+                    if self._lead_of(row) is None:
                         halves.append(Suspect(mirror.name, mirror.key_of(row), Verdict.WITHDRAW))
                     else:
                         named.append(row)
@@ -262,8 +262,9 @@ class _FamilyLook:
     def _named(self, under: Key) -> Iterator[list[Row]]:
         """What the mirror's rows tell of the truth, in bounded lists; a half-written row names no message."""
         mirror = self.family.mirror
-        columns = dict.fromkeys(mirror.table.key_names)
-        columns[self._lead_in_mirror] = None
+        own = mirror.own_names
+        leads = [own.get(name, name) for name in self.family.truth.partition_names]
+        columns = dict.fromkeys((*mirror.table.key_names, *leads))
         if "modseq" in mirror.table.names:
             columns["modseq"] = None
         rows = self._streamed(Scan(mirror.table, tuple(columns), self.settings.level, under=under))
@@ -301,13 +302,17 @@ class _FamilyLook:
     def _of_mirror(self, rows: Iterable[Row]) -> Iterator[Suspect]:
         mirror = self.family.mirror
         for row in rows:
-            yield Suspect(mirror.name, mirror.key_of(row), Verdict.WITHDRAW, (row[self._lead],))
+            if mirror.is_demanded_by(row):
+                lead = self.family.truth.partition_of(row)
+                yield Suspect(mirror.name, mirror.key_of(row), Verdict.WITHDRAW, (lead,))
 
     def _of_groups(self, rows: Iterable[Row]) -> Iterator[Suspect]:
         keyed: list[Filter | Union] = [*self.family.filters, *self.family.unions]
         for row in rows:
+            lead = self.family.truth.partition_of(row)
             for projection in keyed:
-                yield Suspect(projection.name, projection.key_of(row), Verdict.AMEND, (row[self._lead],))
+                if projection.is_demanded_by(row):
+                    yield Suspect(projection.name, projection.key_of(row), Verdict.AMEND, (lead,))
 
     def _of_content(self, lead: Key) -> Iterator[Suspect]:
         if self.family.content is not None:
@@ -338,9 +343,12 @@ class _FamilyLook:
     def _lead(self) -> str:
         return self.family.truth.partition[0].name
 
-    @property
-    def _lead_in_mirror(self) -> str:
-        return self.family.mirror.own_names.get(self._lead, self._lead)
+    def _lead_of(self, row: Row) -> Key | None:
+        """The partition key of the truth that a row names; None where a half-written row names none."""
+        lead = tuple(map(row.get, self.family.truth.partition_names))
+        if None in lead:
+            return None
+        return lead
 
 
 class TargetSuspects(LocalSuspects):
@@ -381,22 +389,22 @@ class TargetSuspects(LocalSuspects):
 
 def _merged(before: Suspect | None, look: Look, verdict: Verdict) -> Suspect:
     """The suspect with all truths that led here; for a union with all wanted elements, and one truth for each."""
-    earlier: tuple[UUID, ...] = ()
+    earlier: tuple[Key, ...] = ()
     known: Mapping[str, Any] = {}
     if before:
-        earlier = before.truth_ids
+        earlier = before.truth_keys
         known = before.wanted
-    ids = dict.fromkeys(earlier)
+    keys = dict.fromkeys(earlier)
     if wanted := look.projection.wanted(look):
         both = {}
         for name, cells in wanted.items():
             both[name] = cells | frozenset(known.get(name) or ())
         if before is None or both != known:  # this truth has an element that none before it has
-            ids |= dict.fromkeys(look.suspect.truth_ids)
-        return replace(look.suspect, verdict=verdict, truth_ids=tuple(ids), wanted=both)
-    ids |= dict.fromkeys(look.suspect.truth_ids)
-    column = look.mirror.truth.partition[0].name
+            keys |= dict.fromkeys(look.suspect.truth_keys)
+        return replace(look.suspect, verdict=verdict, truth_keys=tuple(keys), wanted=both)
+    keys |= dict.fromkeys(look.suspect.truth_keys)
+    truth = look.mirror.truth
     for seen in look.truths:
-        if column in seen.row:
-            ids[seen.row[column]] = None
-    return replace(look.suspect, verdict=verdict, truth_ids=tuple(ids))
+        if seen.row.keys() >= set(truth.partition_names):
+            keys[truth.partition_of(seen.row)] = None
+    return replace(look.suspect, verdict=verdict, truth_keys=tuple(keys))

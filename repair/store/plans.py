@@ -19,7 +19,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
-from uuid import UUID
 
 from mailmend.model.errors import MailmendError
 from mailmend.model.ids import MessageId, ModSeq, Uid
@@ -221,33 +220,36 @@ class Consequence:
             return self.write.table.key_of(self.write.row)
         return self.write.key
 
-    def suspect(self, ids: tuple[UUID, ...]) -> Suspect:
+    def suspect(self, keys: tuple[Key, ...]) -> Suspect:
         """The suspect to journal when this write failed."""
         match self.write:
             case Put():
-                return Suspect(self.projection.name, self.key, Verdict.PROJECT, ids)
+                return Suspect(self.projection.name, self.key, Verdict.PROJECT, keys)
             case Remove():
-                return Suspect(self.projection.name, self.key, Verdict.WITHDRAW, ids)
+                return Suspect(self.projection.name, self.key, Verdict.WITHDRAW, keys)
             case Change(add=add):
-                return Suspect(self.projection.name, self.key, Verdict.AMEND, ids, self.projection.owed(add))
+                return Suspect(self.projection.name, self.key, Verdict.AMEND, keys, self.projection.owed(add))
             case Count():
                 return Suspect(self.projection.name, self.key, Verdict.AMEND)
 
 
-def truth_ids(family: Family, row: Row) -> tuple[UUID, ...]:
+def truth_keys(family: Family, row: Row) -> tuple[Key, ...]:
     """A truth row's partition key, by which a second look finds the truth."""
-    return family.truth.partition_of(row)
+    return (family.truth.partition_of(row),)
 
 
 def suspects_of(family: Family, row: Row) -> tuple[Suspect, ...]:
     """The projections of a truth row, for a row whose change is uncertain."""
-    ids = truth_ids(family, row)
+    keys = truth_keys(family, row)
+    suspects = []
     near: tuple[Mirror | Filter, ...] = (family.mirror, *family.filters)
-    suspects = [Suspect(mirror.name, mirror.key_of(row), Verdict.AMEND, ids) for mirror in near]
+    for placed in near:
+        if placed.is_demanded_by(row):
+            suspects.append(Suspect(placed.name, placed.key_of(row), Verdict.AMEND, keys))
     for union in family.unions:
         elements = frozenset(row.get(union.column) or ())
-        if elements:
-            suspects.append(Suspect(union.name, union.key_of(row), Verdict.AMEND, ids, {union.column: elements}))
+        if elements and union.is_demanded_by(row):
+            suspects.append(Suspect(union.name, union.key_of(row), Verdict.AMEND, keys, {union.column: elements}))
     suspects += [recount.suspect(()) for recount in recounts_for(family, row)]
     return tuple(suspects)
 
@@ -286,7 +288,7 @@ def counts_for(family: Family, before: Row | None, after: Row | None) -> tuple[C
             for name, number in counts.deltas_of(before).items():
                 deltas[name] -= number
         changed = _without_zeros(deltas)
-        if changed:
+        if changed and counts.is_demanded_by(row):
             found.append(Consequence(counts, Count(counts.table, counts.key_of(row), changed)))
     return tuple(found)
 
@@ -297,7 +299,11 @@ def _without_zeros(deltas: Mapping[str, int]) -> dict[str, int]:
 
 def recounts_for(family: Family, row: Row) -> tuple[Consequence, ...]:
     """The counters of a row's group, to be counted again."""
-    return tuple(Consequence(counts, Count(counts.table, counts.key_of(row), {})) for counts in family.counts)
+    recounts = []
+    for counts in family.counts:
+        if counts.is_demanded_by(row):
+            recounts.append(Consequence(counts, Count(counts.table, counts.key_of(row), {})))
+    return tuple(recounts)
 
 
 def merged_counts(consequences: Iterable[Consequence]) -> tuple[Consequence, ...]:

@@ -36,7 +36,7 @@ from mailmend.repair.store.plans import (
     stamp_after,
     stamp_between,
     suspects_of,
-    truth_ids,
+    truth_keys,
     writes_for,
 )
 
@@ -405,12 +405,12 @@ class Projector:
         return due
 
     def _lag(self, batch: Sequence[Committed], late: Sequence[Due], cause: str) -> list[Propagation]:
-        """Journal what is late, each place once, with the truth ids of all changes of the batch."""
+        """Journal what is late, each place once, with the truth keys of all changes of the batch."""
         suspects = []
         propagations = [Propagation.COMPLETE] * len(batch)
         for due in late:
-            ids = truth_ids(self.family, batch[due.of[0]].row)
-            suspects.append(due.consequence.suspect(ids))
+            keys = truth_keys(self.family, batch[due.of[0]].row)
+            suspects.append(due.consequence.suspect(keys))
         propagation = self._journalled(tuple(merged(suspects)), cause)
         for due in late:
             for place in due.of:

@@ -5,7 +5,6 @@ engine that joins, fingerprints and sums in its own clever way is held to it, su
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from uuid import UUID
 
 from mailmend.model.operations import Seen
 from mailmend.model.projections.family import Content, Counts, Family, Union
@@ -27,7 +26,9 @@ def expected_suspects(family: Family, rows: Rows, *, accept_torn: bool = False) 
         projected = {projection.table.key_of(row): row for row in rows.get(projection.name, ())}
         claims: dict[Key, list[Row]] = {key: [] for key in projected}
         for truth in truths:
-            claims.setdefault(projection.key_of(truth), []).append(truth)
+            key = projection.key_of(truth)
+            if None not in key and (len(projection.table.partition) > 1 or key[0] not in {"", b""}):
+                claims.setdefault(key, []).append(truth)
         for key, claiming in claims.items():
             yield from _judged(family, projection, key, claiming, projected.get(key), contents, accept_torn=accept_torn)
 
@@ -61,7 +62,10 @@ def _judged(  # noqa: PLR0917 - in the order in which they are found
 
 
 def _has_content(family: Family, truth: Row, contents: set[Key] | None) -> bool:
-    return contents is None or (family.content is not None and family.content.key_of(truth) in contents)
+    if contents is None or family.content is None:
+        return True
+    key = family.content.key_of(truth)
+    return None in key or key in contents
 
 
 def _shown(family: Family, truth: Row, contents: set[Key] | None, *, accept_torn: bool) -> bool:
@@ -81,13 +85,11 @@ def _suspect(  # noqa: PLR0917 - in the order in which they are found
             missing = {element for row in truths for element in row.get(column) or ()} - set(
                 projected.get(column) or ()
             )
-            first = [_ids(family, [row for row in truths if one in (row.get(column) or ())])[0] for one in missing]
+            first = [_keys(family, [row for row in truths if one in (row.get(column) or ())])[0] for one in missing]
             return Suspect(projection.name, key, verdict, tuple(sorted(set(first))), {column: frozenset(missing)})
         case _:
-            return Suspect(projection.name, key, verdict, _ids(family, truths))
+            return Suspect(projection.name, key, verdict, _keys(family, truths))
 
 
-def _ids(family: Family, truths: Iterable[Row]) -> tuple[UUID, ...]:
-    partition = family.truth.partition
-    ids = {row[partition[0].name] for row in truths}
-    return tuple(sorted(one for one in ids if isinstance(one, UUID))) if len(partition) == 1 else ()
+def _keys(family: Family, truths: Iterable[Row]) -> tuple[Key, ...]:
+    return tuple(sorted({family.truth.partition_of(row) for row in truths}))

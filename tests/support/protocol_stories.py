@@ -281,13 +281,13 @@ def scan(world: World, clock: VirtualClock) -> list[Suspect]:
     for table in order:
         rows[table.name] = tuple(world.mail.read(Read(table, keys[table.name])))
         rest(world, clock)
-    truths, ids = rows[TRUTH.name], tuple(seen.row["messageid"] for seen in rows[TRUTH.name])
+    truths, keys_seen = rows[TRUTH.name], tuple((seen.row["messageid"],) for seen in rows[TRUTH.name])
     found = []
     for one in world.setting.projections:
         projected = rows[one.table.name]
         verdict = verdict_of(one, truths, projected)
         if verdict is not Verdict.AGREE:
-            found.append(Suspect(one.name, PLACE, verdict, ids))
+            found.append(Suspect(one.name, PLACE, verdict, keys_seen))
     return found
 
 

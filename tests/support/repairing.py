@@ -191,8 +191,8 @@ def content_row(message_id: UUID) -> dict[str, Any]:
 
 
 def mirror_suspect(truth: Row, verdict: Verdict, *, known: bool = True) -> Suspect:
-    ids = (truth["messageid"],) if known else ()
-    return Suspect(MESSAGES.mirror.name, MESSAGES.mirror.key_of(truth), verdict, ids)
+    keys = ((truth["messageid"],),) if known else ()
+    return Suspect(MESSAGES.mirror.name, MESSAGES.mirror.key_of(truth), verdict, keys)
 
 
 def place(truth: Row) -> Key:

@@ -36,7 +36,9 @@ VALUES = (
     (1,),
 )
 FINDING = Finding(
-    Suspect("messageIdTable", (ID, 5, *VALUES), Verdict.AMEND, (ID,), {"flags": frozenset({"x"}), "modseq": 9}),
+    Suspect(
+        "messageIdTable", (ID, 5, *VALUES), Verdict.AMEND, ((ID,), VALUES), {"flags": frozenset({"x"}), "modseq": 9}
+    ),
     Verdict.AMEND,
     truths=(Seen({f"c{number}": value for number, value in enumerate(VALUES)}, {"c1": 5}),),
     projected=Seen({"of": {"a": None, "b": 1.5}}, {"of": 6}),

@@ -57,7 +57,9 @@ def shows_expiry(world: World) -> None:
 
     # When a label is missing, Then it lasts as long as the truth that holds it; 4.1 shows no TTL of a set.
     wanted = {"userflags": frozenset({"a"})}
-    (outcome,) = world.revisit([Suspect("applicableFlag", (MAILBOX,), Verdict.PROJECT, (truth["messageid"],), wanted)])
+    (outcome,) = world.revisit(
+        [Suspect("applicableFlag", (MAILBOX,), Verdict.PROJECT, ((truth["messageid"],),), wanted)]
+    )
     assert outcome.result is Verdict.FIXED
     labels = world.seen(APPLICABLE_FLAG, (MAILBOX,))
     assert labels.row["userflags"] == {"a"}

@@ -103,7 +103,7 @@ def found(engine: Detector, progress: SilentProgress | None = None) -> tuple[lis
 
 
 def _reported(suspect: Suspect) -> str:
-    return f"{suspect.projection} {suspect.verdict} {suspect.key} {suspect.truth_ids}"
+    return f"{suspect.projection} {suspect.verdict} {suspect.key} {suspect.truth_keys}"
 
 
 class Cut(SilentProgress):

@@ -33,7 +33,7 @@ from mailmend.spark_repair.executors import tasks_at_once
 from mailmend.spark_repair.fixing import Workplace, finding_from, revisited
 from mailmend.spark_repair.message_inconsistencies import SparkEngine
 from mailmend.spark_repair.pace import paced
-from mailmend.spark_repair.suspects import KEY, PROJECTION, TRUTH_IDS, VERDICT, WANTED
+from mailmend.spark_repair.suspects import KEY, PROJECTION, TRUTH_KEYS, VERDICT, WANTED
 from tests.support.james import damages, james_families, james_rows, load_james
 from tests.support.keyspaces import LEDGER, created, dropped
 from tests.support.progress import SilentProgress
@@ -161,8 +161,9 @@ def test_tasks_side_by_side_pass_on_no_more_rows_a_second_than_asked(spark: Spar
 @pytest.mark.usefixtures("mail")
 def test_executors_that_look_again_share_a_pace_of_rows(spark: SparkSession, contact: Contact) -> None:
     """60 suspects, each with a projection, a content and a truth to read: 180 rows at 40 a second."""
-    names = f"{PROJECTION} string, {VERDICT} string, {KEY} array<string>, {TRUTH_IDS} array<string>, {WANTED} string"
-    rows = [("messageIdTable", "PROJECT", [str(uuid1()), "7"], [str(uuid1())], None) for _ in range(60)]
+    keys = f"{KEY} array<string>, {TRUTH_KEYS} array<array<string>>"
+    names = f"{PROJECTION} string, {VERDICT} string, {keys}, {WANTED} string"
+    rows = [("messageIdTable", "PROJECT", [str(uuid1()), "7"], [[str(uuid1())]], None) for _ in range(60)]
     suspects = spark.createDataFrame(rows, names)
     unhurried = RepairPolicy(None, CLOCK.micros(), 5.0, MENDABLE)
     place = Workplace(contact, MAIL, None, KEEP, james_families(), unhurried, tasks_at_once(spark))

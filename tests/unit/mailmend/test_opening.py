@@ -116,7 +116,7 @@ class TestOpened:
             stored = opened.messages.add(mailbox, NEW)
             key = (stored.mailbox_id, stored.uid)
             cluster.keyspace("mail").write(Remove(MESSAGE_ID, key))
-            suspect = Suspect(MESSAGES.mirror.name, key, Verdict.PROJECT, (stored.message_id,))
+            suspect = Suspect(MESSAGES.mirror.name, key, Verdict.PROJECT, ((stored.message_id,),))
             with open_cluster(opened.connection) as connected:
                 lag_journal(connected, connected.ledger()).journal([suspect], "a test")
             cluster.clock.advance(100)

@@ -62,11 +62,11 @@ def test_suspects_are_counted_by_projection_and_verdict() -> None:
 def test_suspects_of_one_place_are_one_with_all_that_is_known_of_it() -> None:
     """Every truth once, every missing element; the first verdict stands, and other places stay apart."""
     a, b = (Suspect("applicableFlag", (MAILBOX,), verdict) for verdict in (Verdict.PROJECT, Verdict.AMEND))
-    first = Suspect(*_place(a), (message(1), message(2)), {"userflags": frozenset("a"), "other": frozenset("d")})
-    second = Suspect(*_place(b), (message(2), message(3)), {"userflags": frozenset("b"), "more": frozenset("c")})
+    first = Suspect(*_place(a), ((message(1),), (message(2),)), {"userflags": frozenset("a"), "other": frozenset("d")})
+    second = Suspect(*_place(b), ((message(2),), (message(3),)), {"userflags": frozenset("b"), "more": frozenset("c")})
     elsewhere = Suspect("applicableFlag", (message(9),), Verdict.PROJECT)
     known = {"userflags": frozenset("ab"), "more": frozenset("c"), "other": frozenset("d")}
-    everything = Suspect(*_place(a), (message(1), message(2), message(3)), known)
+    everything = Suspect(*_place(a), ((message(1),), (message(2),), (message(3),)), known)
     assert merged([first, elsewhere, second]) == [everything, elsewhere]
     assert merged([first]) == [first]
 

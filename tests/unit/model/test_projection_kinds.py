@@ -157,8 +157,8 @@ class TestLookingAt:
     ) -> None:
         """Unless what was found settles it."""
         before = look(MIRROR, projected=Seen(projected) if projected else None, kept=frozenset({(message(1),)}))
-        ids = (message(1),) if known else ()
-        before = replace(before, suspect=replace(before.suspect, verdict=scanned, truth_ids=ids))
+        keys = ((message(1),),) if known else ()
+        before = replace(before, suspect=replace(before.suspect, verdict=scanned, truth_keys=keys))
         assert MIRROR.looked_at(before, list(map(Seen, rows)), accept_torn=False).blind is blind
 
 

@@ -56,5 +56,5 @@ def test_truths_beside_are_those_of_suspect_mailboxes_alone() -> None:
     ours, theirs = truth_row(1), truth_row(2, mailboxid=uuid_at(START, 99))
     suspects: Iterable[Suspect] = [mirror_suspect(ours, Verdict.TORN), mirror_suspect(theirs, Verdict.TORN), SUSPECT]
     assert truths_beside(MESSAGES, COUNTS, [(MAILBOX,)], suspects) == {(MAILBOX,): ((ours["messageid"],),)}
-    planned = replace(SUSPECT, truth_ids=(ours["messageid"],))
+    planned = replace(SUSPECT, truth_keys=((ours["messageid"],),))
     assert truths_beside(MESSAGES, COUNTS, [(MAILBOX,)], [planned]) == {(MAILBOX,): ((ours["messageid"],),)}

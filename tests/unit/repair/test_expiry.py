@@ -40,7 +40,7 @@ def expiring(world: World, truth: Row, seconds: int) -> Row:
 
 
 def filter_suspect(truth: Row, name: str) -> Suspect:
-    return Suspect(name, place(truth), Verdict.PROJECT, (truth["messageid"],))
+    return Suspect(name, place(truth), Verdict.PROJECT, ((truth["messageid"],),))
 
 
 def test_a_projected_row_expires_with_its_truth(world: World) -> None:
@@ -252,8 +252,8 @@ def test_a_filter_row_stays_where_neither_truth_nor_mirror_expires(world: World)
 
 def union_suspect(*truths: Row, wanted: str = "") -> Suspect:
     """What a scan says of `applicableFlag`: the missing elements, and one truth row for each."""
-    ids = tuple(truth["messageid"] for truth in truths)
-    return Suspect("applicableFlag", (MAILBOX,), Verdict.PROJECT, ids, {"userflags": frozenset(wanted.split())})
+    keys = tuple((truth["messageid"],) for truth in truths)
+    return Suspect("applicableFlag", (MAILBOX,), Verdict.PROJECT, keys, {"userflags": frozenset(wanted.split())})
 
 
 def labelled(world: World, number: int, labels: str, seconds: int | None) -> Row:

@@ -180,7 +180,7 @@ class TestRestraint:
         """CLASH is never guessed."""
         one = world.message(truth_row(1, uid=5), projected=False)
         two = world.message(truth_row(2, uid=5), projected=False)
-        suspect = replace(mirror_suspect(one, Verdict.CLASH), truth_ids=(one["messageid"], two["messageid"]))
+        suspect = replace(mirror_suspect(one, Verdict.CLASH), truth_keys=((one["messageid"],), (two["messageid"],)))
 
         (outcome,) = world.revisit([suspect])
 
@@ -262,7 +262,7 @@ class TestSmallProjections:
 
     def test_a_lagging_union_is_reported_by_its_truth(self, world: World) -> None:
         truth = world.message(truth_row(userflags=frozenset({"x"})))
-        suspect = Suspect("applicableFlag", (MAILBOX_ID,), Verdict.AMEND, (truth["messageid"],))
+        suspect = Suspect("applicableFlag", (MAILBOX_ID,), Verdict.AMEND, ((truth["messageid"],),))
 
         (outcome,) = world.revisit([suspect])
 

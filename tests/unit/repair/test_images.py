@@ -1,8 +1,10 @@
 """Rows, suspects and outcomes come back from text exactly as they went."""
 
+import json
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -50,7 +52,7 @@ suspects = st.builds(
     projection=st.text(),
     key=st.lists(plain, max_size=3).map(tuple),
     verdict=st.sampled_from(DETECTED),
-    truth_ids=st.lists(st.uuids(), max_size=2).map(tuple),
+    truth_keys=st.lists(st.lists(plain, min_size=1, max_size=3).map(tuple), max_size=2).map(tuple),
     wanted=st.dictionaries(st.text(), st.one_of(st.integers(), st.frozensets(st.text()))),
 )
 
@@ -102,3 +104,13 @@ def test_an_image_keeps_what_was_seen_and_not_what_became_of_it(
     assert back == Finding(suspect, verdict, None, truths, projected, last_trace=last)
     assert image_from(image_text(outcome), result=Verdict.FIXED, error="x") == outcome
     assert image_digest(back) == image_digest(outcome)  # wherever an executor has seen it
+
+
+def test_truths_of_one_uuid_are_kept_as_text_as_earlier_versions_wrote_them() -> None:
+    """A ledger of before lists ids; a key of another shape is a list of its values."""
+    one, other = UUID(int=1), ("t", 5)
+    suspect = Suspect("byBox", (5,), Verdict.PROJECT, ((one,), other))
+    kept = json.loads(suspect_text(suspect))
+
+    assert kept["truth_ids"] == [str(one), ["t", 5]]
+    assert suspect_from(json.dumps(kept | {"truth_ids": [str(one)]})).truth_keys == ((one,),)

@@ -13,7 +13,7 @@ OLD = Seen({"uid": 1}, {"modseq": T - 9})
 
 
 def image(verdict: Verdict = Verdict.PROJECT, projected: Seen | None = None) -> Finding:
-    return Finding(Suspect(MESSAGE_ID.spelling, (MAILBOX, 1), verdict, (message(1),)), verdict, projected=projected)
+    return Finding(Suspect(MESSAGE_ID.spelling, (MAILBOX, 1), verdict, ((message(1),),)), verdict, projected=projected)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_settled_fixes_count_as_they_stand_and_others_by_their_rows() -> None:
     names = [one.name for one in MESSAGES.projections]
     assert MESSAGE_ID.spelling in names
     images = [
-        Finding(Suspect(MESSAGE_ID.spelling, (MAILBOX, uid), Verdict.PROJECT, (message(uid),)), Verdict.PROJECT)
+        Finding(Suspect(MESSAGE_ID.spelling, (MAILBOX, uid), Verdict.PROJECT, ((message(uid),),)), Verdict.PROJECT)
         for uid in (1, 2, 3)
     ]
     beside = Finding(

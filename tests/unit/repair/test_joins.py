@@ -101,8 +101,8 @@ def test_every_combination_is_judged_by_the_one_table(seen: tuple[bool, ...]) ->
     assert {name: one.verdict for name, one in found.items()} == {
         name: verdict for name, verdict in expected.items() if verdict is not Verdict.AGREE
     }
-    ids = {message(number) for number in range(1, 1 + in_truth + clash)}
-    assert all((set(one.truth_ids), one.key) == (ids, (MAILBOX, 1)) for one in found.values())
+    keys = {(message(number),) for number in range(1, 1 + in_truth + clash)}
+    assert all((set(one.truth_keys), one.key) == (keys, (MAILBOX, 1)) for one in found.values())
 
 
 def test_a_row_that_was_read_twice_is_no_clash() -> None:
@@ -132,8 +132,8 @@ def test_a_truth_that_agreed_clashes_with_the_next_one() -> None:
 
     found = in_memory([(place, int(Tag.BESIDE), mark), (place, UNSEEN), truth_record(first), truth_record(second)])
 
-    assert [(one.projection, one.verdict, set(one.truth_ids)) for one in found] == [
-        ("messageIdTable", Verdict.CLASH, {message(1), message(2)}),
+    assert [(one.projection, one.verdict, set(one.truth_keys)) for one in found] == [
+        ("messageIdTable", Verdict.CLASH, {(message(1),), (message(2),)}),
     ]
 
 
@@ -229,7 +229,7 @@ def test_merging_suspects_loses_nothing_and_repeats_nothing(some: list[Suspect])
     assert len(places) == len(set(places)) == len({(one.projection, one.key) for one in some})
     for found in one_each:
         same = [one for one in some if (one.projection, one.key) == (found.projection, found.key)]
-        assert set(found.truth_ids) == {one for each in same for one in each.truth_ids}
+        assert set(found.truth_keys) == {one for each in same for one in each.truth_keys}
         elements = frozenset[str]().union(*(one.wanted.get("userflags", frozenset()) for one in same))
         assert found.wanted.get("userflags", frozenset()) == elements
     assert merged(one_each) == one_each

@@ -30,7 +30,7 @@ from tests.support.memory_blobs import MemoryBlobs
 from tests.support.repairing import Workplace
 from tests.support.writing import Desk, Faults, mail, on
 
-SUSPECT = Suspect("messageIdTable", (uuid_at(0, 1), 7), Verdict.PROJECT, (uuid_at(0, 2),))
+SUSPECT = Suspect("messageIdTable", (uuid_at(0, 1), 7), Verdict.PROJECT, ((uuid_at(0, 2),),))
 UNION = Suspect("applicableFlag", (uuid_at(0, 1),), Verdict.AMEND, (), {"userflags": frozenset({"wörk"})})
 
 
@@ -262,7 +262,7 @@ def test_a_lag_that_has_settled_is_forgotten() -> None:
     shop = Shop()
     stored = shop.store.add(shop.inbox, mail())
     key = (shop.inbox, stored.uid)
-    shop.journal.journal([Suspect("messageIdTable", key, Verdict.PROJECT, (stored.message_id,))], "")
+    shop.journal.journal([Suspect("messageIdTable", key, Verdict.PROJECT, ((stored.message_id,),))], "")
     outcomes, left = shop.mend()
     assert [one.verdict for one in outcomes] == [Verdict.AGREE]
     assert left == 0
@@ -316,10 +316,10 @@ def test_a_newer_change_is_never_undone_by_mending() -> None:
 
 
 def test_lags_of_one_place_are_one_suspect() -> None:
-    other = Suspect("applicableFlag", UNION.key, Verdict.AMEND, (uuid_at(0, 5),), {"userflags": frozenset({"b"})})
+    other = Suspect("applicableFlag", UNION.key, Verdict.AMEND, ((uuid_at(0, 5),),), {"userflags": frozenset({"b"})})
     first, second = merged([UNION, SUSPECT, other, SUSPECT])
     assert first.wanted == {"userflags": frozenset({"wörk", "b"})}
-    assert first.truth_ids == (uuid_at(0, 5),)
+    assert first.truth_keys == ((uuid_at(0, 5),),)
     assert second == SUSPECT
 
 

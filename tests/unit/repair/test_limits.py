@@ -46,7 +46,7 @@ def suspect(projection: str, verdict: Verdict, number: int = 1, *, age_seconds: 
     """A suspect whose message was born so long ago."""
     born = message(number, START - age_seconds * MICROS)
     key = (born,) if projection == CONTENT else (MAILBOX, number)
-    return Suspect(projection, key, verdict, () if projection == CONTENT else (born,))
+    return Suspect(projection, key, verdict, () if projection == CONTENT else ((born,),))
 
 
 def due(detection: Scanned, allowed: int, **changes: Any) -> Excess | None:

@@ -77,7 +77,7 @@ class TestMessages:
             ("applicableFlag", MAILBOX, Verdict.PROJECT),
         }
         assert detection.counts["messageIdTable"] == {Verdict.PROJECT: 1}
-        assert truth["messageid"] in next(detection.suspects()).truth_ids
+        assert (truth["messageid"],) in next(detection.suspects()).truth_keys
 
     def test_a_sound_message_gives_nothing(self, world: World) -> None:
         world.message(truth_row(1))

@@ -32,7 +32,7 @@ from mailmend.repair.store.plans import (
     merged_counts,
     recounts_for,
     suspects_of,
-    truth_ids,
+    truth_keys,
     writes_for,
 )
 from tests.support.clock import START, uuid_at
@@ -211,8 +211,8 @@ def test_counts_of_two_mailboxes_stay_apart() -> None:
 def test_each_write_has_its_suspect() -> None:
     """What could not be written is told as the scan would tell it: what to do, where, and by which truth."""
     row = truth_row(1, flagdeleted=True, flagrecent=True, userflags=frozenset({"work"}))
-    ids, there, words = (row["messageid"],), (row["mailboxid"], 1), {"userflags": frozenset({"work"})}
-    assert truth_ids(MESSAGES, row) == ids
+    ids, there, words = ((row["messageid"],),), (row["mailboxid"], 1), {"userflags": frozenset({"work"})}
+    assert truth_keys(MESSAGES, row) == ids
     assert [one.suspect(ids) for one in writes_for(MESSAGES, None, row, 1)] == [
         Suspect("messageIdTable", there, Verdict.AMEND, ids),
         Suspect("firstUnseen", there, Verdict.PROJECT, ids),
@@ -229,7 +229,7 @@ def test_each_write_has_its_suspect() -> None:
 def test_a_doubtful_change_suspects_every_place() -> None:
     """Where nobody knows whether a row changed, everything that hangs on it is looked at, counters as a whole."""
     row = truth_row(1, userflags=frozenset({"work"}))
-    ids, there, group = (row["messageid"],), (row["mailboxid"], 1), (row["mailboxid"],)
+    ids, there, group = ((row["messageid"],),), (row["mailboxid"], 1), (row["mailboxid"],)
     placed = [
         Suspect(name, there, Verdict.AMEND, ids)
         for name in ("messageIdTable", "firstUnseen", "messageDeleted", "mailboxRecents")

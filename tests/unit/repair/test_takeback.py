@@ -153,5 +153,5 @@ def test_an_image_leads_back_to_every_truth_that_it_tells_of() -> None:
 
     known = known_again(image, MESSAGES.mirror)
 
-    assert known.truth_ids == (message(1), message(2), message(3))
+    assert known.truth_keys == ((message(1),), (message(2),), (message(3),))
     assert (known.key, known.projection) == (suspect.key, suspect.projection)

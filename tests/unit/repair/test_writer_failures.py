@@ -87,7 +87,7 @@ def test_what_outlives_its_retries_is_a_lag(desk: Desk) -> None:
     assert stored.lagged
     (suspect,) = desk.lags.suspects
     assert (suspect.projection, suspect.key) == ("messageIdTable", (desk.inbox, stored.uid))
-    assert suspect.truth_ids == (stored.message_id,)
+    assert suspect.truth_keys == ((stored.message_id,),)
     assert desk.lags.causes == [SILENCE.what]
     assert desk.drift() == ["messageIdTable PROJECT"]
 

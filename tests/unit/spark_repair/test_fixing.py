@@ -32,7 +32,7 @@ from tests.support.repairing import MAILBOX, T, World, message, truth_row
 
 POLICY = RepairPolicy(None, T, 5.0, MENDABLE)
 PLACE = Workplace(Contact(), "mail", None, timedelta(days=30), FAMILIES, POLICY, workers=2)
-SUSPECT = Suspect("messageIdTable", (MAILBOX, 7), Verdict.AMEND, (message(7),))
+SUSPECT = Suspect("messageIdTable", (MAILBOX, 7), Verdict.AMEND, ((message(7),),))
 
 
 def suspect_row(suspect: Suspect) -> dict[str, Any]:
@@ -41,7 +41,7 @@ def suspect_row(suspect: Suspect) -> dict[str, Any]:
         "projection": suspect.projection,
         "verdict": suspect.verdict.value,
         "key": [str(part) for part in suspect.key],
-        "truth_ids": [str(one) for one in suspect.truth_ids],
+        "truth_keys": [list(map(str, key)) for key in suspect.truth_keys],
         "wanted": None,
     }
 
@@ -82,7 +82,7 @@ _seen = st.builds(Seen, st.dictionaries(st.text(), _cells, max_size=5), st.dicti
 _outcomes = st.builds(
     Finding,
     suspect=st.builds(
-        Suspect, st.text(), st.tuples(st.uuids(), st.integers()), _verdicts, st.lists(st.uuids()).map(tuple)
+        Suspect, st.text(), st.tuples(st.uuids(), st.integers()), _verdicts, st.lists(st.tuples(st.uuids())).map(tuple)
     ),
     verdict=_verdicts,
     result=st.none() | _verdicts,
@@ -139,7 +139,7 @@ def batches(suspects: list[Suspect], rows: int = 2) -> list[pa.RecordBatch]:
 
 def _suspects_schema() -> pa.Schema:
     text, texts = pa.string(), pa.list_(pa.string())
-    kinds = {"projection": text, "verdict": text, "key": texts, "truth_ids": texts, "wanted": text}
+    kinds = {"projection": text, "verdict": text, "key": texts, "truth_keys": pa.list_(texts), "wanted": text}
     return pa.schema(list(kinds.items()))
 
 
@@ -151,7 +151,7 @@ def outcomes(place: Workplace, suspects: list[Suspect]) -> list[Finding]:
 def _missing(world: World, number: int) -> list[Suspect]:
     truths = [world.message(truth_row(uid), projected=False) for uid in range(1, number + 1)]
     return [
-        Suspect("messageIdTable", MESSAGES.mirror.key_of(truth), Verdict.PROJECT, (truth["messageid"],))
+        Suspect("messageIdTable", MESSAGES.mirror.key_of(truth), Verdict.PROJECT, ((truth["messageid"],),))
         for truth in truths
     ]
 

@@ -1,0 +1,227 @@
+"""A table and copies of it that hold no mail: checked, mended and taken back as the mail tables are."""
+
+from datetime import date
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from mailmend.model.ids import RunId
+from mailmend.model.operations import Put, Remove, Write
+from mailmend.model.projections.family import Family
+from mailmend.model.projections.findings import Finding
+from mailmend.model.projections.projection import Mirror
+from mailmend.model.projections.verdicts import Verdict
+from mailmend.model.table import Key, Row, Table, columns
+from mailmend.repair.clock import Timing
+from mailmend.repair.mending.engine import RepairSettings
+from mailmend.repair.mending.runner import RepairTools, check, repair
+from mailmend.repair.mending.undo import UndoSettings, UndoTools, undo
+from mailmend.repair.scanners.local import LocalEngine
+from mailmend.repair.store.plans import suspects_of
+from tests.support.progress import SilentProgress
+from tests.support.repairing import LONG_AGO, World
+
+USERS = Table("users", columns("user_id uuid", regular="email text, name text"))
+BY_EMAIL = Table("users_by_email", columns("email text", regular="user_id uuid, name text"))
+SHOP = Family(Mirror(USERS, BY_EMAIL, (("email", "email"),), compared=BY_EMAIL.regular))
+
+
+def user(number: int, email: str | None, name: str | None = "n") -> Row:
+    return {"user_id": UUID(int=number), "email": email, "name": name}
+
+
+class Shop:
+    """A keyspace without mail, in memory."""
+
+    def __init__(self, family: Family = SHOP) -> None:
+        self.world = World(families=(family,))
+        self.family = family
+
+    def put(self, table: Table, row: Row, ends_in: int | None = None) -> None:
+        self.world.mail.write(Put(table, row, at=LONG_AGO, ttl_seconds=ends_in))
+
+    def check(self) -> dict[Key, Finding]:
+        found: list[Finding] = []
+        check(self._settings(), self._tools(), found.append)
+        return {finding.suspect.key: finding for finding in found if finding.verdict is not Verdict.AGREE}
+
+    def repair(self) -> RunId:
+        result = repair(self._settings(), self._tools(), lambda _: None)
+        assert result.run is not None
+        assert result.failed == 0
+        return result.run
+
+    def undo(self, run: RunId) -> None:
+        world = self.world
+        tools = UndoTools(world.mail, world.ledger, world.clock, SilentProgress())
+        undo(UndoSettings(run, "shop", (self.family,)), tools, lambda _: None)
+
+    def rows(self, table: Table, *keys: Key) -> list[Any]:
+        """Rows with their stamps and the seconds that they have left."""
+        found = []
+        for key in keys:
+            seen = self.world.get(table, key)
+            found.append(seen and (seen.row, seen.written_at, seen.ttls))
+        return found
+
+    def _settings(self) -> RepairSettings:
+        return RepairSettings("shop", (self.family,), delay_seconds=0.0, timing=Timing(no_writers=True))
+
+    def _tools(self) -> RepairTools:
+        world = self.world
+        engine = LocalEngine(world.mail, world.ledger, world.clock)
+        return RepairTools(engine, world.clock, world.memory, SilentProgress(), ledger=world.ledger)
+
+
+def damaged_shop() -> Shop:
+    """Five users: of the first two only one may have the address; the others are lost, wrong and left behind."""
+    shop = Shop()
+    for number in (1, 2):
+        shop.put(USERS, user(number, "both@x"))
+    shop.put(USERS, user(3, "lost@x"), ends_in=500_000)
+    shop.put(USERS, user(4, "wrong@x", "new"))
+    shop.put(BY_EMAIL, user(9, "wrong@x", "old"), ends_in=400_000)
+    shop.put(BY_EMAIL, user(5, "gone@x"), ends_in=300_000)
+    shop.put(USERS, user(6, "good@x"))
+    shop.put(BY_EMAIL, user(6, "good@x"))
+    return shop
+
+
+ADDRESSES: list[Key] = [("both@x",), ("lost@x",), ("wrong@x",), ("gone@x",), ("good@x",)]
+
+
+def test_a_check_finds_what_is_wrong_in_a_copy() -> None:
+    found = damaged_shop().check()
+
+    assert {key: finding.verdict for key, finding in found.items()} == {
+        ("both@x",): Verdict.CLASH,
+        ("lost@x",): Verdict.PROJECT,
+        ("wrong@x",): Verdict.AMEND,
+        ("gone@x",): Verdict.WITHDRAW,
+    }
+    assert found["both@x",].suspect.truth_keys == ((UUID(int=1),), (UUID(int=2),))
+    assert [seen.row["user_id"] for seen in found["wrong@x",].truths] == [UUID(int=4)]
+
+
+def test_a_repair_mends_the_copy_under_its_own_stamp_and_with_the_truths_ttl() -> None:
+    shop = damaged_shop()
+    untouched = shop.rows(BY_EMAIL, ("good@x",))
+
+    run = shop.repair()
+
+    at = shop.world.ledger.get(run).as_of
+    stamps = {"user_id": at, "name": at}
+    assert shop.rows(BY_EMAIL, *ADDRESSES) == [
+        None,
+        (user(3, "lost@x"), stamps, {"user_id": 500_000, "name": 500_000}),
+        (user(4, "wrong@x", "new"), stamps, {}),
+        None,
+        *untouched,
+    ]
+    assert set(shop.check()) == {("both@x",)}
+
+
+def test_an_undo_gives_back_every_cell_and_the_ttl_that_was_left() -> None:
+    """Its stamps are just above the run's: a cell under an older one would stay hidden."""
+    shop = damaged_shop()
+    before = shop.rows(BY_EMAIL, *ADDRESSES)
+    run = shop.repair()
+
+    shop.undo(run)
+
+    at = shop.world.ledger.get(run).as_of + 1
+    restored = []
+    for found in before:
+        if found is not None and found[2]:
+            row, stamps, ttls = found
+            restored.append((row, dict.fromkeys(stamps, at), ttls))
+        else:
+            restored.append(found)
+    assert shop.rows(BY_EMAIL, *ADDRESSES) == restored
+
+
+def test_a_row_that_a_user_changed_since_is_not_taken_back() -> None:
+    shop = damaged_shop()
+    run = shop.repair()
+    shop.world.clock.advance(60)
+    shop.world.mail.write(Put(BY_EMAIL, user(4, "wrong@x", "mine"), at=shop.world.clock.micros()))
+    mine = shop.rows(BY_EMAIL, ("wrong@x",))
+
+    shop.undo(run)
+
+    assert shop.rows(BY_EMAIL, ("wrong@x",)) == mine
+
+
+@pytest.mark.parametrize("email", [None, ""], ids=["null", "empty"])
+def test_a_truth_row_demands_no_row_whose_key_could_not_be_written(email: str | None) -> None:
+    """Cassandra refuses a null in a key, and a partition key that is one empty text."""
+    shop = Shop()
+    shop.put(USERS, user(1, email))
+    shop.put(USERS, user(2, email))
+
+    assert shop.check() == {}
+
+
+def test_a_row_whose_truth_lost_its_address_is_withdrawn() -> None:
+    shop = Shop()
+    shop.put(USERS, user(1, None))
+    shop.put(BY_EMAIL, user(1, "was@x"))
+
+    shop.repair()
+
+    assert shop.rows(BY_EMAIL, ("was@x",)) == [None]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "write"),
+    [
+        (None, user(1, None), None),
+        (user(1, None), None, None),
+        (user(1, "a@x"), user(1, None), Remove(BY_EMAIL, ("a@x",), at=7)),
+        (user(1, None), user(1, "a@x"), Put(BY_EMAIL, user(1, "a@x"), at=7)),
+    ],
+)
+def test_a_change_writes_only_rows_with_a_whole_key(before: Row | None, after: Row | None, write: Write | None) -> None:
+    assert SHOP.mirror.write_for(before, after, 7) == write
+
+
+def test_a_doubtful_change_suspects_no_row_without_a_whole_key() -> None:
+    assert suspects_of(SHOP, user(1, None)) == ()
+    assert [suspect.key for suspect in suspects_of(SHOP, user(1, "a@x"))] == [("a@x",)]
+
+
+EVENTS = Table("events", columns("tenant text, day date", "number int", regular="tag text, note text"))
+BY_TAG = Table("events_by_tag", columns("tag text", "tenant text, day date, number int", regular="note text"))
+TAGGED = Family(
+    Mirror(
+        EVENTS,
+        BY_TAG,
+        tuple((name, name) for name in BY_TAG.key_names),
+        compared=BY_TAG.regular,
+    )
+)
+DAY = date(2026, 5, 1)
+
+
+def event(number: int, tag: str | None, note: str = "") -> Row:
+    return {"tenant": "t", "day": DAY, "number": number, "tag": tag, "note": note}
+
+
+def test_a_truth_under_a_composite_key_is_found_again_by_its_whole_partition() -> None:
+    """The row that is missing cannot lead to it: only the scan knows its key."""
+    shop = Shop(TAGGED)
+    shop.put(EVENTS, event(1, "red", "seen"))
+    shop.put(EVENTS, event(2, None))
+    shop.put(BY_TAG, event(3, "blue"))
+
+    (missing,) = [found for found in shop.check().values() if found.verdict is Verdict.PROJECT]
+    run = shop.repair()
+
+    assert missing.suspect.truth_keys == (("t", DAY),)
+    key = ("red", "t", DAY, 1)
+    assert shop.world.seen(BY_TAG, key).row == event(1, "red", "seen")
+    assert shop.rows(BY_TAG, ("blue", "t", DAY, 3)) == [None]
+    shop.undo(run)
+    assert shop.rows(BY_TAG, key) == [None]
+    assert shop.world.seen(BY_TAG, ("blue", "t", DAY, 3)).row == event(3, "blue")
