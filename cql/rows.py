@@ -1,7 +1,8 @@
 """Values of rows, as the driver gives them, as the model has them, and as JSON text keeps them.
 
-The model's forms are plain and comparable: UUID, int, bool, str, bytes, datetime in UTC, frozenset, tuple, dict (of a
-map or a user type), None. JSON is for people and files: findings, before-images, exported tables.
+The model's forms are plain and comparable: UUID, int, bool, str, bytes, datetime in UTC, frozenset,
+tuple, `FrozenMap` (of a map or a user type), None. JSON is for people and files: findings,
+before-images, exported tables.
 Pure; types are CQL's own text, as a `Column` carries it.
 """
 
@@ -16,6 +17,7 @@ from mailmend.cql.row_statements import Operation, selection_of
 from mailmend.model.cql_types import CqlType, parse_type
 from mailmend.model.operations import Applied, ChangeIf, PutIfAbsent, Read, RemoveIf, Scan, Seen
 from mailmend.model.table import Column, names_of
+from mailmend.model.values import Duration, FrozenMap, date_of, time_of
 
 Conversion = Callable[[Any], Any]
 
@@ -32,13 +34,24 @@ def normalised(value: Any) -> Any:  # noqa: PLR0911 - one for each kind
     if isinstance(value, datetime):
         return _in_utc(value)
     if hasattr(value, "_asdict"):
-        return {name: normalised(part) for name, part in value._asdict().items()}
+        return FrozenMap((name, normalised(part)) for name, part in value._asdict().items())
     if isinstance(value, tuple | list):
         return tuple(map(normalised, value))
     if isinstance(value, Mapping):
-        return {normalised(name): normalised(part) for name, part in value.items()}
+        return FrozenMap((normalised(name), normalised(part)) for name, part in value.items())
     if hasattr(value, "__iter__"):  # the driver's own sorted set
         return frozenset(map(normalised, value))
+    return _of_days_and_times(value)
+
+
+def _of_days_and_times(value: Any) -> Any:
+    """The driver's own types of dates, times and durations, in the model's form."""
+    if hasattr(value, "days_from_epoch"):
+        return date_of(value.days_from_epoch)
+    if hasattr(value, "nanosecond_time"):
+        return time_of(value.nanosecond_time)
+    if hasattr(value, "nanoseconds"):
+        return Duration(value.months, value.days, value.nanoseconds)
     return value
 
 

@@ -5,13 +5,14 @@ module writes CQL text for rows.
 Timestamps are microseconds since 1970, as Cassandra has them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, TypeVar
 
 from mailmend.model.instants import MICROS
 from mailmend.model.table import Key, Row, Table
+from mailmend.model.values import same_values
 
 
 class Level(Enum):
@@ -76,10 +77,21 @@ class Seen:
             del expires_at[name]
         return Seen(row, written_at, expires_at=expires_at)
 
+    def is_same(self, other: "Seen") -> bool:
+        """Whether the cells are the same, as Cassandra stores them, with the same write times."""
+        return self.written_at == other.written_at and same_values(self.row, other.row)
+
     @property
     def newest(self) -> int | None:
         """The latest visible write in microseconds; None where no time can be read (a row of key columns only)."""
         return max(self.written_at.values(), default=None)
+
+
+def all_the_same(some: Sequence[Seen], others: Sequence[Seen]) -> bool:
+    """Whether two looks saw the same rows in the same order, with the same times."""
+    if len(some) != len(others):
+        return False
+    return all(seen.is_same(other) for seen, other in zip(some, others, strict=True))
 
 
 def cells_of(seen: Seen | None) -> Row:

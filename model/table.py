@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from mailmend.model.cql_types import COUNTER, normal_type
 from mailmend.model.errors import BadIdentifier
 from mailmend.model.names import RESERVED, map_literal, name_of, pairs_of, text_literal, text_of
+from mailmend.model.values import same_value
 
 Row = Mapping[str, Any]
 """One row: lower-case column name to value (UUID, int, bool, str, datetime in UTC, frozenset, tuple, bytes, None)."""
@@ -352,4 +353,9 @@ def canonical_value(column: Column, row: Row) -> Any:
 
 def rows_agree(columns: Iterable[Column], one: Row, other: Row) -> bool:
     """Whether two rows are equal in every compared column, each in its canonical form."""
-    return all(canonical_value(column, one) == canonical_value(column, other) for column in columns)
+    return all(cells_agree(column, one, other) for column in columns)
+
+
+def cells_agree(column: Column, one: Row, other: Row) -> bool:
+    """Whether the cells of one column are the same in two rows, in canonical form."""
+    return same_value(canonical_value(column, one), canonical_value(column, other))

@@ -6,7 +6,7 @@ once, so the second time finds them FIXED.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from itertools import islice
@@ -25,7 +25,6 @@ from mailmend.model.projections.family import Family, projections_of
 from mailmend.model.projections.findings import Finding, RepairPolicy, Suspect
 from mailmend.model.projections.projection import Projection
 from mailmend.model.projections.verdicts import Verdict
-from mailmend.model.table import Column, Key
 from mailmend.repair.clock import SystemClock
 from mailmend.repair.ledger.before_images import image_from, image_text
 from mailmend.repair.ledger.runs import Ledger
@@ -34,6 +33,7 @@ from mailmend.repair.mending.engine import names_of_counters
 from mailmend.repair.mending.fixer import Fixer
 from mailmend.repair.mending.limits import Breaker, Pace, share
 from mailmend.repair.mending.throttle import Throttle
+from mailmend.spark_repair.comparable import key_of
 from mailmend.spark_repair.pace import ThrottledPlace, open_here
 from mailmend.spark_repair.suspects import KEY, PROJECTION, TRUTH_KEYS, VERDICT, WANTED
 
@@ -128,13 +128,9 @@ def _fixer(place: Workplace, throttle: Throttle | None = None) -> Fixer:
 
 def suspect_of(row: Mapping[str, Any], projections: Mapping[str, Projection]) -> Suspect:
     projection = projections[row[PROJECTION]]
-    key = _key_of(projection.table.key, row[KEY])
-    truth_keys = tuple(_key_of(projection.truth.partition, texts) for texts in row[TRUTH_KEYS])
+    key = key_of(projection.table.key, row[KEY])
+    truth_keys = tuple(key_of(projection.truth.partition, texts) for texts in row[TRUTH_KEYS])
     return Suspect(projection.name, key, Verdict(row[VERDICT]), truth_keys, _wanted(projection, row[WANTED]))
-
-
-def _key_of(columns: Sequence[Column], texts: Sequence[str]) -> Key:
-    return tuple(decode(column.type, text) for column, text in zip(columns, texts, strict=True))
 
 
 def _wanted(projection: Projection, text: str | None) -> dict[str, Any]:

@@ -44,6 +44,7 @@ from mailmend.repair.mending.throttle import Throttle
 from mailmend.repair.staging.area import StagingArea
 from mailmend.spark_repair import fixing
 from mailmend.spark_repair import suspects as native
+from mailmend.spark_repair.comparable import refuse_incomparable_here
 from mailmend.spark_repair.executors import runs_here, tasks_at_once
 from mailmend.spark_repair.failures import translated
 from mailmend.spark_repair.jvm import ended_when_interrupted, release
@@ -87,6 +88,7 @@ class SparkEngine:
         return runs_here(str(self.session.sparkContext.master))
 
     def detect(self, settings: RepairSettings, progress: Progress) -> "SparkDetection":
+        refuse_incomparable_here(settings.families)
         detection = SparkDetection(self, settings)
         measure = rows_read(self.session)
         area = self.staging
@@ -292,9 +294,7 @@ class _FamilyCheck:
         rows = self.tables.scan(self.family.truth.spelling)
         truth = self._hold(truth_frame(self.family, rows, accept_torn=self.accept_torn), StorageLevel.MEMORY_AND_DISK)
         leaks, truth = self._content_suspects(truth)
-        wrong = {}
-        for place, projections in _by_place(self.family).items():
-            wrong[place] = self._wrong(place, projections, truth)
+        wrong = [self._wrong(projections, truth) for projections in self.family.places]
         groups = [self._hold(suspect, StorageLevel.DISK_ONLY) for suspect in self._group_suspects(truth)]
         return _Suspicious(self.family, truth, wrong, (*leaks, *groups))
 
@@ -309,12 +309,12 @@ class _FamilyCheck:
             truth = native.mark_lost(self.family, truth, lost)
         return [native.content_suspects(content, alone)], truth
 
-    def _wrong(self, place: tuple[str, ...], projections: Sequence[Mirror | Filter], truth: DataFrame) -> DataFrame:
+    def _wrong(self, projections: Sequence[Mirror | Filter], truth: DataFrame) -> DataFrame:
         placed = []
         for projection in projections:
             rows = self.tables.scan(projection.name)
             placed.append(native.placed_frame(self.family, projection, rows))
-        known = native.places(projections, place, truth, placed)
+        known = native.places(projections, self.family, truth, placed)
         return self._hold(native.place_suspects(self.family, projections, known), StorageLevel.DISK_ONLY)
 
     def _group_suspects(self, truth: DataFrame) -> Iterator[DataFrame]:
@@ -338,7 +338,7 @@ class _Suspicious:
 
     family: Family
     truth: DataFrame
-    wrong: Mapping[tuple[str, ...], DataFrame]
+    wrong: Sequence[DataFrame]
     rest: Sequence[DataFrame]
 
     def counts(self) -> dict[str, Counter[Verdict]]:
@@ -359,29 +359,20 @@ class _Suspicious:
 
         A staged scan began long ago: generators are read from their tables all the same.
         """
-        wrong = self.wrong[native.place_of(self.family.mirror, self.family)]
-        unheld = native.mirror_only(self.family, wrong)
+        at_mirror, *_ = self.wrong
+        unheld = native.mirror_only(self.family, at_mirror)
         return numbers_behind(replace(source, staging=None), self.family, self.truth, unheld)
 
     def _suspects(self, *, keyed: bool) -> DataFrame:
         placed = []
-        for place, projections in _by_place(self.family).items():
+        for projections, found_wrong in zip(self.family.places, self.wrong, strict=True):
             if keyed:
-                wrong = native.with_truth_keys(self.family, place, self.wrong[place], self.truth)
+                wrong = native.with_truth_keys(self.family, projections, found_wrong, self.truth)
             else:
-                wrong = native.without_truth_keys(self.wrong[place])
+                wrong = native.without_truth_keys(found_wrong)
             placed.append(native.spread(projections, wrong))
         found = reduce(DataFrame.unionByName, [*placed, *self.rest])
         return found.coalesce(native.shuffle_parts(found))
-
-
-def _by_place(family: Family) -> dict[tuple[str, ...], list[Mirror | Filter]]:
-    """The projections by place: the projections of one place are decided together."""
-    together: dict[tuple[str, ...], list[Mirror | Filter]] = {}
-    placed: tuple[Mirror | Filter, ...] = (family.mirror, *family.filters)
-    for projection in placed:
-        together.setdefault(native.place_of(projection, family), []).append(projection)
-    return together
 
 
 _MAILBOX = "mailboxid"

@@ -24,6 +24,7 @@ from mailmend.model.projections.family import Condition, Content, Counts, Family
 from mailmend.model.projections.projection import Mirror, Projection
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.model.table import Canonical, Column
+from mailmend.spark_repair.comparable import key_texts, plain_form
 from mailmend.spark_repair.source import SHUFFLE_PARTS
 
 ONE = "fingerprint_one"
@@ -43,10 +44,8 @@ def canonical(column: Column, sources: Mapping[str, str]) -> Expression:
     """
     cell = cell_of(sources[column.name])
     match column.canonical:
-        case Canonical.PLAIN if column.type in ("int", "bigint", "smallint", "tinyint"):
-            return cell.cast("long")
         case Canonical.PLAIN:
-            return cell
+            return plain_form(cell, column.type)
         case Canonical.FLAG:
             return sf.coalesce(cell, sf.lit(False))  # noqa: FBT003 - a literal of SQL
         case Canonical.SET:
@@ -76,7 +75,7 @@ def fingerprints(columns: Sequence[Column], sources: Mapping[str, str]) -> tuple
             flags.append(form)
         else:
             plain.append(form)
-        if column.canonical is Canonical.SET:
+        if column.type.startswith("set<"):
             sizes.append(sf.size(form))
     shape = bits_of([*flags, *(form.isNull() for form in plain)])
     cells = [shape, *sizes, *plain]
@@ -259,10 +258,11 @@ def place_of(projection: Mirror | Filter, family: Family) -> tuple[str, ...]:
 
 
 def places(
-    projections: Sequence[Mirror | Filter], place: Sequence[str], truth: DataFrame, projected: Sequence[DataFrame]
+    projections: Sequence[Mirror | Filter], family: Family, truth: DataFrame, projected: Sequence[DataFrame]
 ) -> DataFrame:
     """What is known of each place: one row, from one aggregation of truth and projections together."""
     first, *_ = projections
+    place = place_of(first, family)
     claims = demanding(first, truth).select(*map(cell_of, place), sf.lit(1).alias(TRUTHS), BITS, ONE, TWO)
     sides = together(reduce(DataFrame.unionByName, projected, claims), place)
     return sides.groupBy(*place).agg(
@@ -320,8 +320,11 @@ def without_truth_keys(wrong: DataFrame) -> DataFrame:
     return wrong.withColumn(TRUTH_KEYS, _no_keys())
 
 
-def with_truth_keys(family: Family, place: Sequence[str], wrong: DataFrame, truth: DataFrame) -> DataFrame:
+def with_truth_keys(
+    family: Family, projections: Sequence[Mirror | Filter], wrong: DataFrame, truth: DataFrame
+) -> DataFrame:
     """Suspect places with the partition keys of every truth row that claims them."""
+    place = place_of(projections[0], family)
     claims = truth.select(*map(cell_of, place), _truth_key(family).alias(TRUTH_KEY))
     here = wrong.select(*map(cell_of, place))
     known = sf.sort_array(sf.collect_set(TRUTH_KEY)).alias(TRUTH_KEYS)
@@ -335,12 +338,7 @@ def _no_keys() -> Expression:
 
 
 def _truth_key(family: Family) -> Expression:
-    return _texts(family.truth.partition_names)
-
-
-def _texts(names: Iterable[str]) -> Expression:
-    """A key as text: an array with one element for each of the columns."""
-    return sf.array(*(cell_of(name).cast("string") for name in names))
+    return key_texts((column.name, column) for column in family.truth.partition)
 
 
 def spread(projections: Sequence[Mirror | Filter], wrong: DataFrame) -> DataFrame:
@@ -358,7 +356,7 @@ def _suspect_of(projection: Mirror | Filter) -> Expression:
 
 def _key(projection: Projection) -> Expression:
     theirs = dict(projection.key)
-    return _texts(theirs[name] for name in projection.table.key_names)
+    return key_texts((theirs[column.name], column) for column in projection.table.key)
 
 
 def counts_suspects(family: Family, counts: Counts, truth: DataFrame, rows: DataFrame) -> DataFrame:

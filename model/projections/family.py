@@ -83,9 +83,19 @@ class Filter(Projection):
         return frozenset((self.when.column, *self.key_sources))
 
     def near_reads(self, mirror: Mirror, key: Key) -> list[Read]:
-        """Reads of the filter's row, and of the mirror's row at the same place, which leads to the truth."""
-        place = mirror.key_of(self.truth_part(key))
-        return [Read(self.table, key, times=True), Read(mirror.table, place, times=True)]
+        """Reads of the filter's row, and of the mirror's row at a place that its key names."""
+        own = Read(self.table, key, times=True)
+        known = self.truth_part(key)
+        if not set(mirror.key_sources) <= known.keys():
+            return [own]
+        return [own, Read(mirror.table, mirror.key_of(known), times=True)]
+
+    def lead_row(self, look: Look) -> Row:
+        """Its own key where that names a partition of the truth, else the mirror's row."""
+        own = self.truth_part(look.key)
+        if own.keys() >= set(self.truth.partition_names):
+            return own
+        return Projection.lead_row(self, look)
 
     def looked_at(self, look: Look, rows: Sequence[Seen], *, accept_torn: bool) -> Look:
         """The look with its truth rows, and with the expiry of the filter's own row."""
@@ -491,6 +501,16 @@ class Family:
         if self.content:
             every.append(self.content)
         return tuple(every)
+
+    @property
+    def places(self) -> tuple[tuple[Mirror | Filter, ...], ...]:
+        """The mirror first, then filters: one group for each set of key columns of the truth."""
+        together: dict[tuple[frozenset[str], str | None], list[Mirror | Filter]] = {}
+        every: list[Mirror | Filter] = [self.mirror, *self.filters]
+        for projection in every:
+            key = (frozenset(projection.key_sources), projection.lone_source)
+            together.setdefault(key, []).append(projection)
+        return tuple(map(tuple, together.values()))
 
     @property
     def tables(self) -> tuple[Table, ...]:

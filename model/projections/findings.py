@@ -11,6 +11,7 @@ from mailmend.model.ids import RunId
 from mailmend.model.operations import Change, Conditional, Put, PutIfAbsent, Remove, RemoveIf, Seen, Write
 from mailmend.model.projections.verdicts import MENDABLE, Reason, Verdict
 from mailmend.model.table import Key, Row, Table
+from mailmend.model.values import same_value, same_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +214,7 @@ def row_back(
     """The write that restores a row, stamped just above the run's; empty where the row is there already."""
     if before is None and now is None:
         return ()
-    if before is not None and now is not None and before.row == now.row:
+    if before is not None and now is not None and same_values(before.row, now.row):
         return ()
     if now is not None and not _is_own(now, before, at):
         return Verdict.MOVED
@@ -266,7 +267,9 @@ def _is_own(now: Seen, before: Seen | None, at: int) -> bool:
     for name, time in now.written_at.items():
         if time == at:
             continue
-        if before is None or before.written_at.get(name) != time or before.row.get(name) != now.row.get(name):
+        if before is None or before.written_at.get(name) != time:
+            return False
+        if not same_value(before.row.get(name), now.row.get(name)):
             return False
     return True
 

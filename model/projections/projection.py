@@ -13,7 +13,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
-from mailmend.model.operations import Change, Conditional, Put, Read, Remove, Seen, Write, cells_of
+from mailmend.model.operations import (
+    Change,
+    Conditional,
+    Put,
+    Read,
+    Remove,
+    Seen,
+    Write,
+    all_the_same,
+    cells_of,
+)
 from mailmend.model.projections.findings import (
     Finding,
     MovedVerdict,
@@ -36,7 +46,7 @@ from mailmend.model.projections.verdicts import (
     older_than_a_day,
     why_kept,
 )
-from mailmend.model.table import Column, Key, Row, Table, canonical_value, rows_agree
+from mailmend.model.table import Column, Key, Row, Table, cells_agree, rows_agree
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +104,14 @@ class Projection:
         """Whether `is_demanded_by` may be false: the key of a truth row itself is always whole."""
         whole = set(self.key_sources) <= set(self.truth.key_names)
         return self.table.lone_partition is not None or not whole
+
+    @property
+    def lone_source(self) -> str | None:
+        """The truth's column behind `Table.lone_partition`."""
+        lone = self.table.lone_partition
+        if lone is None:
+            return None
+        return dict(self.key)[lone]
 
     def truth_part(self, key: Key) -> dict[str, Any]:
         """What a key of the projection tells of its truth row."""
@@ -204,7 +222,7 @@ class Projection:
 
     def truth_back(self, image: Finding, look: "Look", origin: Finding | None) -> Conditional | MovedVerdict | None:  # noqa: ARG002 - a mirror's run may have changed it
         """The conditional write that restores the truth; None if it is as recorded; MOVED if others changed it."""
-        if image.truths == look.truths:
+        if all_the_same(image.truths, look.truths):
             return None
         return Verdict.MOVED
 
@@ -367,7 +385,7 @@ class Mirror(Projection):
     def differing(self, truth: Row, other: Row) -> frozenset[str]:
         names: set[str] = set()
         for column in (*self.table.key, *self.compared):
-            if canonical_value(column, truth) != canonical_value(column, other):
+            if not cells_agree(column, truth, other):
                 names.add(column.name)
         return frozenset(names)
 
@@ -510,7 +528,7 @@ class Mirror(Projection):
 
     def truth_back(self, image: Finding, look: Look, origin: Finding | None) -> Conditional | MovedVerdict | None:
         """None where the truth is as recorded; a conditional write where the run itself changed it; else MOVED."""
-        if image.truths == look.truths:
+        if all_the_same(image.truths, look.truths):
             return None
         if image.verdict is not Verdict.LOST_CONTENT and not image.last_trace:
             return Verdict.MOVED

@@ -14,13 +14,14 @@ from typing import Any, NamedTuple
 
 from mailmend.model.projections.family import Content, Filter, Group
 from mailmend.model.projections.findings import Suspect
-from mailmend.model.projections.projection import Mirror
+from mailmend.model.projections.projection import Mirror, Projection
 from mailmend.model.projections.verdicts import ContentSymptoms, GroupSymptoms, Verdict, verdict_on
 from mailmend.repair.joins.records import (
     STANDS,
     WHOLE,
     Forms,
     Packed,
+    PlaceForms,
     Record,
     Spill,
     TruthRecord,
@@ -57,7 +58,7 @@ def content_suspects(content: Content, named: AbstractSet[Packed], standing: Abs
     for key in named ^ standing:
         verdict = Content.verdicts[ContentSymptoms(in_truth=key in named, in_projection=key in standing)]
         if verdict is not Verdict.AGREE:
-            yield Suspect(content.name, unpacked_key(content.table.key, key), verdict)
+            yield Suspect(content.name, unpacked_key(key), verdict)
 
 
 class PlaceKind(NamedTuple):
@@ -104,11 +105,12 @@ class PlaceRows:
         return PlaceKind(len(self.truths), self.bits, mirrored is not None, self.fingerprint == mirrored, self.filters)
 
 
-def place_record(truth: TruthRecord, *, has_content: bool) -> Record:
+def place_record(truth: TruthRecord, *, has_content: bool, elsewhere: Packed = ()) -> Record:
+    """The truth row at the mirror's place, or at another place that it demands."""
     bits = truth.bits
     if has_content:
         bits |= STANDS
-    return (truth.place, int(Tag.TRUTH), truth.truth, truth.fingerprint, bits)
+    return (elsewhere or truth.place, int(Tag.TRUTH), truth.truth, truth.fingerprint, bits)
 
 
 def by_place(records: Iterable[Record]) -> dict[Packed, PlaceRows]:
@@ -122,16 +124,17 @@ def by_place(records: Iterable[Record]) -> dict[Packed, PlaceRows]:
     return found
 
 
-def place_suspects(forms: Forms, found: Iterable[tuple[Packed, PlaceRows]]) -> Iterator[Suspect]:
+def place_suspects(
+    forms: Forms,
+    kept: PlaceForms,
+    found: Iterable[tuple[Packed, PlaceRows]],
+) -> Iterator[Suspect]:
     """The suspects of each place. There are few kinds of places, so each kind is judged once."""
-    mirror = forms.family.mirror
-    judge = cache(partial(_judged, forms))
+    judge = cache(partial(_judged, forms, kept))
     for key, place in found:
-        in_mirror, in_filters = judge(place.kind)
-        if in_mirror is not None:
-            yield Suspect(mirror.name, unpacked_key(mirror.table.key, key), in_mirror, forms.truth_keys(place.truths))
-        for projection, verdict in in_filters:
-            yield Suspect(projection.name, forms.filter_key(projection, key), verdict, forms.truth_keys(place.truths))
+        for projection, verdict in judge(place.kind):
+            row_key = kept.row_key(projection, key)
+            yield Suspect(projection.name, row_key, verdict, forms.truth_keys(place.truths))
 
 
 class Places:
@@ -141,12 +144,13 @@ class Places:
     truth at the same place.
     """
 
-    def __init__(self, forms: Forms, spill: Spill, most: int) -> None:
+    def __init__(self, forms: Forms, kept: PlaceForms, spill: Spill, most: int) -> None:
         self._forms = forms
+        self._kept = kept
         self._spill = spill
         self._most = most
         self._held: dict[Packed, PlaceRows | Packed] = {}
-        self._judge = cache(partial(_judged, forms))
+        self._judge = cache(partial(_judged, forms, kept))
 
     def add(self, record: Record) -> None:
         key, tag, *fields = record
@@ -162,25 +166,23 @@ class Places:
             place = self._held[key] = PlaceRows()
         assert isinstance(place, PlaceRows)
         place.add(record)
-        if tag == Tag.TRUTH and self._judge(place.kind) == _AGREED:
+        if tag == Tag.TRUTH and not self._judge(place.kind):
             (self._held[key],) = place.truths
 
     def parts(self) -> Iterator[tuple[Iterator[Suspect], int]]:
         """Yields pairs: the suspects of a part, and the number of places or records that were joined for them."""
         wrong = ((key, place) for key, place in self._held.items() if isinstance(place, PlaceRows))
-        yield place_suspects(self._forms, wrong), len(self._held)
+        yield place_suspects(self._forms, self._kept, wrong), len(self._held)
         self._held = {}
         for part in self._spill.parts():
-            yield place_suspects(self._forms, by_place(part).items()), len(part)
+            yield place_suspects(self._forms, self._kept, by_place(part).items()), len(part)
 
 
-_Judged = tuple[Verdict | None, tuple[tuple[Filter, Verdict], ...]]
-"""What is wrong in the mirror, if anything, and in which filters."""
-
-_AGREED: _Judged = (None, ())
+_Judged = tuple[tuple[Projection, Verdict], ...]
+"""The projections in which something is wrong, the mirror first."""
 
 
-def _judged(forms: Forms, kind: PlaceKind) -> _Judged:
+def _judged(forms: Forms, kept: PlaceForms, kind: PlaceKind) -> _Judged:
     seen = {
         "in_truth": kind.truths > 0,
         "clash": kind.truths > 1,
@@ -188,17 +190,18 @@ def _judged(forms: Forms, kind: PlaceKind) -> _Judged:
         "has_content": bool(kind.bits & STANDS),
         "whole": bool(kind.bits & WHOLE),
     }
-    in_mirror = verdict_on(Mirror.verdicts, seen | {"in_projection": kind.mirrored})
-    filters = []
-    for number, filtered in enumerate(forms.family.filters):
+    wrong: list[tuple[Projection, Verdict]] = []
+    if kept.mirror is not None:
+        in_mirror = verdict_on(Mirror.verdicts, seen | {"in_projection": kind.mirrored})
+        if in_mirror is not Verdict.AGREE:
+            wrong.append((kept.mirror, in_mirror))
+    for number, filtered in enumerate(kept.filters):
         present = bool(kind.filters >> number & 1)
         wanted = bool(kind.bits & forms.condition_bit(filtered.when))
         verdict = verdict_on(Filter.verdicts, seen | {"in_projection": present, "wanted": wanted})
         if verdict is not Verdict.AGREE:
-            filters.append((filtered, verdict))
-    if in_mirror is Verdict.AGREE:
-        return None, tuple(filters)
-    return in_mirror, tuple(filters)
+            wrong.append((filtered, verdict))
+    return tuple(wrong)
 
 
 SUMS_MAX = 100_000
@@ -294,4 +297,4 @@ def group_suspects(forms: Forms, records: Iterable[Record]) -> Iterator[Suspect]
         if lacking is not None:
             verdict = Group.verdicts[GroupSymptoms(in_projection=key in rows, covered=False)]
             truth_keys = forms.truth_keys(lacking.truths)
-            yield Suspect(group.name, unpacked_key(group.table.key, key[1]), verdict, truth_keys, lacking.wanted)
+            yield Suspect(group.name, unpacked_key(key[1]), verdict, truth_keys, lacking.wanted)

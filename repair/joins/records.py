@@ -14,12 +14,10 @@ import gc
 import marshal
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from hashlib import blake2b
 from itertools import chain
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 from uuid import UUID
@@ -27,8 +25,9 @@ from uuid import UUID
 from mailmend.model.errors import MailmendError
 from mailmend.model.projections.family import Condition, Counts, Family, Filter, Union
 from mailmend.model.projections.findings import Suspect
-from mailmend.model.projections.projection import Projection
-from mailmend.model.table import Canonical, Column, Key, Row, Table
+from mailmend.model.projections.projection import Mirror, Projection
+from mailmend.model.table import Key, Row, Table
+from mailmend.repair.joins.fingerprints import cells_at, fingerprinting
 from mailmend.repair.ledger.before_images import key_from, key_text, suspect_from, suspect_text
 
 WHOLE = 1
@@ -36,10 +35,6 @@ WHOLE = 1
 
 STANDS = 2
 """The bit of a truth record that says that its content exists, once known. Conditions follow, one bit each."""
-
-_FINGERPRINT_BYTES = 16
-_BY_VALUE = 2
-"""The last form of marshal whose bytes follow from the values alone, not from how often an object is referred to."""
 
 Packed = tuple[Any, ...]
 """A key in a record: UUIDs as bytes, other types that marshal does not take as a line of text."""
@@ -66,6 +61,7 @@ class TruthRecord(NamedTuple):
     """What is kept of a truth row; the key of its content is the first field.
 
     The key of a row that the truth row does not demand is the empty tuple: a part of it is null.
+    `elsewhere` has the keys of further places, for filters that are not keyed as the mirror is.
     """
 
     content: Packed
@@ -75,6 +71,7 @@ class TruthRecord(NamedTuple):
     bits: int
     groups: tuple[Packed, ...]
     elements: tuple[tuple[str, ...], ...]
+    elsewhere: tuple[Packed, ...] = ()
 
 
 def packing(names: Iterable[str]) -> Callable[[Row], Packed]:
@@ -87,41 +84,37 @@ def packing_key(table: Table) -> Callable[[Row], Packed]:
     return packing(table.key_names)
 
 
-def unpacked_key(columns: Iterable[Column], key: Packed) -> Key:
-    return tuple(_unpacked(column, part) for column, part in zip(columns, key, strict=True))
+def unpacked_key(key: Packed) -> Key:
+    return tuple(map(_unpacked, key))
 
 
-def fingerprinting(columns: Iterable[Column], sources: Mapping[str, str]) -> Callable[[Row], bytes]:
-    """A function from a row to its fingerprint: equal for equal rows, else different except by chance.
+class PlaceForms:
+    """Keys of projections that are keyed by the same columns of the truth.
 
-    Args:
-        columns: the compared columns.
-        sources: the row's name for each column whose name differs.
+    Attributes:
+        mirror: the family's mirror where it is one of them; else None.
     """
-    named = {sources.get(column.name, column.name): column for column in columns}
-    plain = []
-    flags = []
-    others = []
-    for name, column in named.items():
-        if _is_plain(column):
-            plain.append(name)
-        elif column.canonical is Canonical.FLAG:
-            flags.append(name)
-        else:
-            form = _cell_form(column, name, sources.get("messageid", "messageid"))
-            others.append(form)
-    plain_cells = _cells(plain)
-    flag_cells = _cells(flags)
 
-    def of(row: Row) -> bytes:
-        return fingerprint((plain_cells(row), *map(bool, flag_cells(row)), *[form(row) for form in others]))
+    def __init__(self, projections: Sequence[Mirror | Filter]) -> None:
+        first, *_ = projections
+        self._columns = first.key_sources
+        self.mirror: Mirror | None = None
+        filters: list[Filter] = []
+        for projection in projections:
+            if isinstance(projection, Filter):
+                filters.append(projection)
+            else:
+                self.mirror = projection
+        self.filters = tuple(filters)
 
-    return of
+    def place_of(self, filtered: Filter) -> Callable[[Row], Packed]:
+        """A function from a filter's row to its place."""
+        own = {truth: column for column, truth in filtered.key}
+        return packing(own[truth] for truth in self._columns)
 
-
-def fingerprint(values: tuple[Any, ...]) -> bytes:
-    """Equal for equal values, which marshal takes."""
-    return blake2b(marshal.dumps(values, _BY_VALUE), digest_size=_FINGERPRINT_BYTES).digest()
+    def row_key(self, projection: Projection, place: Packed) -> Key:
+        by_truth = dict(zip(self._columns, place, strict=True))
+        return unpacked_key(tuple(by_truth[truth] for truth in projection.key_sources))
 
 
 class Forms:
@@ -133,23 +126,23 @@ class Forms:
         self.groups: tuple[Union | Counts, ...] = (*family.unions, *family.counts)
         self._conditions = family.conditions
         self._accept_torn = accept_torn
-        self._place_columns = mirror.key_sources
-        self._place_of = packing(self._place_columns)
-        for projection in family.filters:
-            assert set(projection.key_sources) == set(self._place_columns), "a filter is keyed as its mirror is"
-        keyed: list[Projection] = [mirror, *self.groups]
+        self._place_of = packing(mirror.key_sources)
+        self.places = tuple(map(PlaceForms, family.places))
+        placed = [projection for projection, *_ in family.places]
+        keyed: list[Projection] = [*placed, *self.groups]
         if family.content:
             keyed.append(family.content)
         keys = [projection.key_sources for projection in keyed]
         # The keys of a truth row have columns in common: each column is packed once.
         columns = tuple(dict.fromkeys((*family.truth.key_names, *chain.from_iterable(keys))))
         self._pack = packing(columns)
-        self._pick_truth = _cells(map(columns.index, family.truth.key_names))
+        self._pick_truth = cells_at(map(columns.index, family.truth.key_names))
         self._pick_content: Callable[[Packed], Packed] = _no_key
         picks = [_picking(projection, columns) for projection in keyed]
         if family.content:
             self._pick_content = picks.pop()
-        self._pick_place, *self._pick_groups = picks
+        self._pick_groups = picks[len(placed) :]
+        self._pick_place, *self._pick_elsewhere = picks[: len(placed)]
         self._unions = [union.column for union in family.unions]
         self._truth_mark = fingerprinting(mirror.compared, mirror.truth_names)
         self._mirror_mark = fingerprinting(mirror.compared, {})
@@ -165,6 +158,7 @@ class Forms:
             self._bits(row),
             tuple([pick(packed) for pick in self._pick_groups]),
             tuple([tuple(row[column] or ()) for column in self._unions]),
+            tuple([pick(packed) for pick in self._pick_elsewhere]),
         )
 
     def compared(self, truth: Row) -> tuple[Packed, bytes]:
@@ -174,24 +168,14 @@ class Forms:
     def mirror(self, row: Row) -> tuple[Packed, bytes]:
         return self._mirror_key(row), self._mirror_mark(row)
 
-    def place_of(self, filtered: Filter) -> Callable[[Row], Packed]:
-        """A function from a filter's row to its place."""
-        own = {truth: column for column, truth in filtered.key}
-        return packing(own[truth] for truth in self._place_columns)
-
-    def filter_key(self, filtered: Filter, place: Packed) -> Key:
-        by_truth = dict(zip(self._place_columns, place, strict=True))
-        return unpacked_key(filtered.table.key, tuple(by_truth[truth] for _, truth in filtered.key))
-
     def condition_bit(self, condition: Condition) -> int:
         return 4 << self._conditions.index(condition)
 
     def truth_keys(self, truths: Iterable[Packed]) -> tuple[Key, ...]:
         """The partition keys of truth rows, each once."""
-        partition = self.family.truth.partition
-        width = len(partition)
+        width = len(self.family.truth.partition)
         keys = {truth[:width] for truth in truths}
-        return tuple(unpacked_key(partition, key) for key in sorted(keys))
+        return tuple(map(unpacked_key, sorted(keys)))
 
     def _bits(self, row: Row) -> int:
         bits = 0
@@ -204,7 +188,7 @@ class Forms:
 
 def _picking(projection: Projection, columns: Sequence[str]) -> Callable[[Packed], Packed]:
     """A function from a truth row's packed columns to a packed key; () where it demands no row."""
-    pick = _cells(map(columns.index, projection.key_sources))
+    pick = cells_at(map(columns.index, projection.key_sources))
     if not projection.may_be_undemanded:
         return pick
     empty: frozenset[Any] = frozenset()
@@ -224,10 +208,6 @@ def _no_key(_: Packed) -> Packed:
     return ()
 
 
-def _is_uuid(column: Column) -> bool:
-    return column.type in ("timeuuid", "uuid")
-
-
 def _packed(part: Any) -> Any:
     kind = type(part)
     if kind is UUID:
@@ -237,66 +217,14 @@ def _packed(part: Any) -> Any:
     return (key_text((part,)),)
 
 
-def _unpacked(column: Column, part: Any) -> Any:
+def _unpacked(part: Any) -> Any:
     match part:
-        case bytes() if _is_uuid(column):
+        case bytes():
             return UUID(bytes=part)
         case (str(line),):
             return key_from(line)[0]
         case _:
             return part
-
-
-def _cells(names: Iterable[Any]) -> Callable[[Any], tuple[Any, ...]]:
-    """A function to some cells of a row, by their names, or of a tuple, by their places."""
-    wanted = tuple(names)
-    if len(wanted) > 1:
-        return itemgetter(*wanted)
-    return lambda row: tuple([row[name] for name in wanted])
-
-
-_SIMPLE = frozenset(("text", "int", "bigint", "boolean", "smallint", "tinyint", "varchar", "ascii"))
-
-
-def _is_plain(column: Column) -> bool:
-    """Whether a cell is its own canonical form, with a distinct repr for each value."""
-    return column.canonical is Canonical.PLAIN and column.type in _SIMPLE
-
-
-def _cell_form(column: Column, name: str, beside: str) -> Callable[[Row], Any]:
-    """A function to a cell's canonical form (`canonical_value`), distinct for each value, as marshal takes it."""
-    match column.canonical:
-        case Canonical.NUMBER:
-            return lambda row: row[name] or 0
-        case Canonical.SET:
-            return lambda row: sorted(map(repr, row[name] or ()))
-        case Canonical.PLAIN if column.type == "timestamp":
-            return lambda row: row[name] and row[name].timestamp()  # in whole milliseconds, so no two are one number
-        case Canonical.THREAD:
-
-            def thread(row: Row) -> Any:
-                if row[name] is None:  # a message without a thread is its own
-                    return _stable(row.get(beside))
-                return _stable(row[name])
-
-            return thread
-        case _:
-            return lambda row: _stable(row[name])
-
-
-def _stable(value: Any) -> Any:
-    """The value in a form that marshal takes, always the same for equal values."""
-    match value:
-        case UUID():
-            return value.int
-        case frozenset():
-            return sorted(map(repr, value))
-        case Mapping():
-            return sorted((repr(name), repr(item)) for name, item in value.items())
-        case None | int() | float() | str() | bytes():
-            return value
-        case _:
-            return repr(value)
 
 
 @contextmanager

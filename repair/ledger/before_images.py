@@ -9,7 +9,7 @@ A plan is approved with the digest of each before-image: its fix is made exactly
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import astuple, replace
 from datetime import date, datetime, time
 from decimal import Decimal
 from hashlib import blake2b
@@ -21,6 +21,7 @@ from mailmend.model.operations import Seen
 from mailmend.model.projections.findings import Finding, Suspect
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.model.table import Key
+from mailmend.model.values import Duration, FarDate, FineTime, FrozenMap
 
 T = TypeVar("T")
 
@@ -31,7 +32,7 @@ _HALVES: Final = re.compile(r"\\u[dD][89a-fA-F]")
 _DAMAGED: Final = "It was altered, or another version wrote it. It is left as it is; look for it by hand."
 
 
-def packed(value: Any) -> Any:  # noqa: PLR0911 one return for each kind
+def packed(value: Any) -> Any:  # noqa: PLR0911 - one case for each kind
     """The value in JSON's types; other types become an object with one field that names the type."""
     match value:
         case None | bool() | int() | float() | str():
@@ -50,6 +51,8 @@ def packed(value: Any) -> Any:  # noqa: PLR0911 one return for each kind
             return {"list": list(map(packed, value))}
         case Mapping():
             return {"map": [[packed(name), packed(item)] for name, item in value.items()]}
+        case FarDate() | FineTime() | Duration():
+            return {type(value).__name__: list(astuple(value))}
         case _:
             raise MailmendError(
                 f"a {type(value).__name__} has no form in a before-image",
@@ -75,7 +78,10 @@ _UNPACK: Mapping[str, Callable[[Any], Any]] = {
     "bytes": bytes.fromhex,
     "set": lambda inner: frozenset(map(unpacked, inner)),
     "list": lambda inner: tuple(map(unpacked, inner)),
-    "map": lambda inner: {unpacked(name): unpacked(item) for name, item in inner},
+    "map": lambda inner: FrozenMap((unpacked(name), unpacked(item)) for name, item in inner),
+    "FarDate": lambda inner: FarDate(*map(_whole, inner)),
+    "FineTime": lambda inner: FineTime(*map(_whole, inner)),
+    "Duration": lambda inner: Duration(*map(_whole, inner)),
 }
 
 

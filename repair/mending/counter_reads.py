@@ -16,13 +16,13 @@ from mailmend.model.ports import Tables
 from mailmend.model.projections.family import Counts, Family
 from mailmend.model.projections.findings import RepairPolicy
 from mailmend.model.table import Key, Row
+from mailmend.repair.joins.fingerprints import fingerprint
 from mailmend.repair.joins.records import (
     Forms,
     Packed,
     Record,
     Spill,
     Workshop,
-    fingerprint,
     packing,
     packing_key,
     unpacked_key,
@@ -190,7 +190,7 @@ class Tallies:
         for lead, *_ in part:
             if None not in lead:
                 packed[lead] = None
-        return [unpacked_key(self.family.truth.partition, lead) for lead in packed]
+        return [unpacked_key(lead) for lead in packed]
 
     def _parts(self, group: Key, *, compare: bool) -> Iterator[Sequence[Record]]:
         """The group's mirror rows and the truths that the scan saw elsewhere, grouped by truth partition."""

@@ -195,7 +195,10 @@ def _near_reads(look: Look) -> list[Read]:
 
 def _with_near(look: Look, answers: Answers) -> Look:
     near = [next(iter(answer), None) for answer in answers]
-    return replace(look, projected=near[0], mirrored=near[-1])
+    mirrored = None
+    if look.projection is look.mirror or len(near) > 1:
+        mirrored = near[-1]
+    return replace(look, projected=near[0], mirrored=mirrored)
 
 
 def _content_reads(look: Look) -> list[Read]:

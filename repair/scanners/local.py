@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from mailmend.model.operations import Scan
 from mailmend.model.ports import Clock, Progress, Tables
-from mailmend.model.projections.family import Content, Family, Filter, Group
+from mailmend.model.projections.family import Content, Family, Group
 from mailmend.model.projections.findings import Suspect
 from mailmend.model.projections.projection import Projection
 from mailmend.model.table import Row, Table
@@ -131,6 +131,7 @@ class _FamilyScan:
     forms: Forms = field(init=False)
     contents: Spill = field(init=False)
     places: Places = field(init=False)
+    elsewhere: list[Places] = field(init=False)
     groups: Spill = field(init=False)
     sums: GroupSums = field(init=False)
     standing: set[Packed] | None = field(default_factory=set)
@@ -140,15 +141,22 @@ class _FamilyScan:
         self.forms = Forms(self.family, accept_torn=self.settings.policy.accept_torn)
         self.contents = self._spill("contents")
         self.groups = self._spill("groups")
-        self.places = Places(self.forms, self._spill("places"), self.engine.places_max)
+        joined = []
+        most = self.engine.places_max // len(self.forms.places)
+        for number, kept in enumerate(self.forms.places):
+            joined.append(Places(self.forms, kept, self._spill(f"places-{number}"), most))
+        self.places, *self.elsewhere = joined
         self.sums = GroupSums(self.forms)
 
     def run(self) -> None:
         family = self.family
         watch = self._watch()
         self._keep(family.mirror, self._mirror_keeper(watch))
-        for number, projection in enumerate(family.filters):
-            self._keep(projection, self._filter_keeper(projection, int(Tag.FILTER) + number))
+        for kept, places in zip(self.forms.places, (self.places, *self.elsewhere), strict=True):
+            for number, projection in enumerate(kept.filters):
+                place_of = kept.place_of(projection)
+                tag = int(Tag.FILTER) + number
+                self._keep(projection, _filter_keeper(places, place_of, tag))
         for number, group in enumerate(self.forms.groups):
             self._keep(group, self._group_keeper(group, number))
         if family.content:
@@ -160,8 +168,9 @@ class _FamilyScan:
         self.standing = None
         self.unnamed = set()
         self._keep_sums()
-        for suspects, joined in self.places.parts():
-            self._found(suspects, joined)
+        for places in (self.places, *self.elsewhere):
+            for suspects, joined in places.parts():
+                self._found(suspects, joined)
         for part in self.groups.parts():
             self._found(group_suspects(self.forms, part), len(part))
 
@@ -215,10 +224,6 @@ class _FamilyScan:
             keep(row)
 
         return keep_and_watch
-
-    def _filter_keeper(self, filtered: Filter, tag: int) -> Callable[[Row], None]:
-        place_of = self.forms.place_of(filtered)
-        return lambda row: self.places.add((place_of(row), tag))
 
     def _group_keeper(self, group: Group, number: int) -> Callable[[Row], None]:
         key_of = packing_key(group.table)
@@ -284,6 +289,9 @@ class _FamilyScan:
     def _place(self, truth: TruthRecord, *, has_content: bool) -> None:
         if truth.place:
             self.places.add(place_record(truth, has_content=has_content))
+        for places, key in zip(self.elsewhere, truth.elsewhere, strict=True):
+            if key:
+                places.add(place_record(truth, has_content=has_content, elsewhere=key))
         self.sums.count(truth, has_content=has_content)
         if self.sums.full:
             self._keep_sums()
@@ -301,3 +309,11 @@ class _FamilyScan:
 
     def _spill(self, name: str) -> Spill:
         return Spill(self.detection.workshop, f"{self.name}-{name}", part_bytes_max=self.engine.part_bytes_max)
+
+
+def _filter_keeper(
+    places: Places,
+    place_of: Callable[[Row], Packed],
+    tag: int,
+) -> Callable[[Row], None]:
+    return lambda row: places.add((place_of(row), tag))

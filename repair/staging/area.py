@@ -329,13 +329,17 @@ class _Form(NamedTuple):
 
 _TEXT: Final = _Form(pa.string())
 _PLAIN: Final[Mapping[str, _Form]] = {
-    **dict.fromkeys(("text", "varchar", "ascii"), _TEXT),
+    **dict.fromkeys(("text", "varchar", "ascii", "inet"), _TEXT),
     **dict.fromkeys(("timeuuid", "uuid"), _Form(pa.string(), str, UUID)),
     **dict.fromkeys(("bigint", "counter"), _Form(pa.int64())),
     "int": _Form(pa.int32()),
     "smallint": _Form(pa.int16()),
     "tinyint": _Form(pa.int8()),
     "boolean": _Form(pa.bool_()),
+    "blob": _Form(pa.binary()),
+    "date": _Form(pa.date32()),
+    "double": _Form(pa.float64()),
+    "float": _Form(pa.float32()),
     "timestamp": _Form(pa.timestamp("us", tz="UTC")),
     "set<text>": _Form(pa.list_(pa.string()), sorted, frozenset),
 }

@@ -1,7 +1,7 @@
 """Two rows agree in Spark exactly when they agree in Python: canonical forms and fingerprints, over random rows."""
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any, NamedTuple, TypeVar
 
 import pytest
@@ -11,10 +11,16 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import (
     ArrayType,
+    BinaryType,
     BooleanType,
+    ByteType,
     DataType,
+    DateType,
+    DoubleType,
+    FloatType,
     IntegerType,
     LongType,
+    ShortType,
     StringType,
     StructField,
     StructType,
@@ -22,8 +28,14 @@ from pyspark.sql.types import (
 )
 
 from mailmend.model.catalog.mail import FAMILIES, IMAP_UID, MESSAGE_ID, MESSAGES
-from mailmend.model.table import Row, Table, canonical_value, rows_agree
-from mailmend.spark_repair.suspects import BITS, ONE, TWO, RowBits, canonical, placed_frame, truth_frame
+from mailmend.model.projections.family import Family
+from mailmend.model.projections.projection import Mirror
+from mailmend.model.table import Column, Row, Table, canonical_value, rows_agree
+from mailmend.model.table import columns as listed
+from mailmend.model.values import FarDate
+from mailmend.spark_repair.comparable import COMPARED, IN_KEYS, key_of, key_texts, refuse_incomparable_here
+from mailmend.spark_repair.suspects import BITS, ONE, TWO, RowBits, canonical, demanding, placed_frame, truth_frame
+from tests.support.cells import values_of_type
 from tests.support.thorough import share
 
 pytestmark = pytest.mark.spark
@@ -78,7 +90,8 @@ def pairs(draw: st.DrawFn) -> tuple[Row, Row]:
 
 def frame(spark: SparkSession, table: Table, rows: Sequence[Row]) -> Any:
     """Rows as the connector brings them: UUIDs as text, sets as arrays (in whatever order)."""
-    schema = StructType([StructField(column.name, _SPARK[column.type]) for column in table.columns])
+    kinds = _SPARK | _OF_KIND
+    schema = StructType([StructField(column.name, kinds[column.type]) for column in table.columns])
     return spark.createDataFrame(
         [tuple(_reported(row.get(column.name)) for column in table.columns) for row in rows], schema
     )
@@ -86,7 +99,7 @@ def frame(spark: SparkSession, table: Table, rows: Sequence[Row]) -> Any:
 
 def _reported(value: Any) -> Any:
     match value:
-        case None | bool() | int() | str() | datetime():
+        case None | bool() | int() | str() | date() | bytes() | float():
             return value
         case frozenset():
             return sorted(value, reverse=len(value) % 2 == 0)
@@ -229,3 +242,69 @@ def test_a_dotted_column_is_one_column(spark: SparkSession) -> None:
     wanted = truth_frame(paths, frame(spark, table, [truth]), accept_torn=False)
     assert seen.select(ONE, TWO).collect() == wanted.select(ONE, TWO).collect()
     assert seen.select(sf.col("mailboxid")).collect()[0][0] == "1"
+
+
+KINDS = sorted(COMPARED)
+_OF_KIND: dict[str, DataType] = {
+    "ascii": StringType(),
+    "blob": BinaryType(),
+    "date": DateType(),
+    "double": DoubleType(),
+    "float": FloatType(),
+    "inet": StringType(),
+    "smallint": ShortType(),
+    "tinyint": ByteType(),
+    "uuid": StringType(),
+    "varchar": StringType(),
+}
+_EVERY = ", ".join(f"c{number} {kind}" for number, kind in enumerate(KINDS))
+MEASURED = Table("measured", listed("id uuid", regular=f"email text, {_EVERY}"))
+BY_EMAIL = Table("measured_by_email", listed("email text", regular=f"id uuid, {_EVERY}"))
+DECLARED = Family(Mirror(MEASURED, BY_EMAIL, (("email", "email"),), compared=BY_EMAIL.regular))
+
+
+def cells_for_spark(kind: str) -> st.SearchStrategy[Any]:
+    """Without days of which Spark's Python has no date."""
+    return values_of_type(kind).filter(lambda cell: not isinstance(cell, FarDate))
+
+
+@st.composite
+def declared_pairs(draw: st.DrawFn) -> tuple[Row, Row]:
+    cells = {f"c{number}": draw(st.none() | cells_for_spark(kind)) for number, kind in enumerate(KINDS)}
+    truth = {"id": draw(st.uuids()), "email": draw(_FEW([None, "", "a@x"])), **cells}
+    copy = dict(truth)
+    number = draw(st.integers(0, len(KINDS) - 1))
+    copy[f"c{number}"] = draw(st.none() | cells_for_spark(KINDS[number]))
+    return truth, copy
+
+
+def test_columns_of_every_type_that_spark_takes_agree_in_both_or_in_neither(spark: SparkSession) -> None:
+    """Signs of zeros, NaNs and empty values count; rows without a whole key demand no row."""
+    refuse_incomparable_here([DECLARED])
+    some = drawn(declared_pairs(), share(600))
+    truths = frame(spark, MEASURED, [truth for truth, _ in some])
+    ours = truth_frame(DECLARED, truths, accept_torn=False).collect()
+    copies = frame(spark, BY_EMAIL, [copy for _, copy in some])
+    theirs = placed_frame(DECLARED, DECLARED.mirror, copies).collect()
+
+    answers = set()
+    for (truth, copy), one, other in zip(some, ours, theirs, strict=True):
+        same = (one[ONE], one[TWO]) == (other[ONE], other[TWO])
+        assert same == DECLARED.mirror.agree(truth, copy), (truth, copy)
+        answers.add(same)
+    assert answers == {True, False}
+    whole = [truth for truth, _ in some if DECLARED.mirror.is_demanded_by(truth)]
+    assert demanding(DECLARED.mirror, truths).count() == len(whole) > 0
+
+
+def test_a_key_of_every_type_that_spark_takes_comes_back_from_its_text(spark: SparkSession) -> None:
+    keyed = [(f"c{KINDS.index(kind)}", Column(f"c{KINDS.index(kind)}", kind)) for kind in sorted(IN_KEYS)]
+    parts = {}
+    for name, column in keyed:
+        parts[name] = cells_for_spark(column.type)
+    rows = drawn(st.fixed_dictionaries(parts), 60)
+    key_columns = [column for _, column in keyed]
+
+    texts = frame(spark, MEASURED, rows).select(key_texts(keyed)).collect()
+
+    assert [key_of(key_columns, text[0]) for text in texts] == [tuple(row[name] for name, _ in keyed) for row in rows]

@@ -1,6 +1,7 @@
 """A table and copies of it that hold no mail: checked, mended and taken back as the mail tables are."""
 
 from datetime import date
+from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
@@ -8,11 +9,12 @@ import pytest
 
 from mailmend.model.ids import RunId
 from mailmend.model.operations import Put, Remove, Write
-from mailmend.model.projections.family import Family
+from mailmend.model.projections.family import Condition, Family, Filter
 from mailmend.model.projections.findings import Finding
 from mailmend.model.projections.projection import Mirror
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.model.table import Key, Row, Table, columns
+from mailmend.model.values import Duration, FrozenMap, date_of, same_value, time_of
 from mailmend.repair.clock import Timing
 from mailmend.repair.mending.engine import RepairSettings
 from mailmend.repair.mending.runner import RepairTools, check, repair
@@ -225,3 +227,106 @@ def test_a_truth_under_a_composite_key_is_found_again_by_its_whole_partition() -
     shop.undo(run)
     assert shop.rows(BY_TAG, key) == [None]
     assert shop.world.seen(BY_TAG, ("blue", "t", DAY, 3)).row == event(3, "blue")
+
+
+MEMBERS = Table("members", columns("user_id uuid", regular="email text, tenant text, active boolean"))
+BY_ADDRESS = Table("members_by_email", columns("email text", regular="user_id uuid, tenant text, active boolean"))
+ACTIVE = Table("active_members", columns("tenant text", "member uuid"))
+BY_NAME = Table("active_by_address", columns("tenant text, email text"))
+ON = Condition("active", value=True)
+CLUB = Family(
+    Mirror(MEMBERS, BY_ADDRESS, (("email", "email"),), compared=BY_ADDRESS.regular),
+    filters=(
+        Filter(MEMBERS, ACTIVE, (("tenant", "tenant"), ("member", "user_id")), ON),
+        Filter(MEMBERS, BY_NAME, (("tenant", "tenant"), ("email", "email")), ON),
+    ),
+)
+
+
+def member(number: int, tenant: str | None, *, active: bool | None) -> Row:
+    return {"user_id": UUID(int=number), "email": f"{number}@x", "tenant": tenant, "active": active}
+
+
+def club() -> Shop:
+    """Members in their mirror: active and not listed, not active and listed, without a tenant, and gone."""
+    shop = Shop(CLUB)
+    for row in (member(1, "t", active=True), member(2, "t", active=False), member(3, None, active=True)):
+        shop.put(MEMBERS, row)
+        shop.put(BY_ADDRESS, row)
+    for number in (2, 4):
+        shop.put(ACTIVE, {"tenant": "t", "member": UUID(int=number)})
+        shop.put(BY_NAME, {"tenant": "t", "email": f"{number}@x"})
+    return shop
+
+
+LISTED: list[Key] = [("t", UUID(int=number)) for number in (1, 2, 3, 4)]
+NAMED: list[Key] = [("t", f"{number}@x") for number in (1, 2, 3, 4)]
+
+
+def test_filters_with_other_keys_than_the_mirrors_are_checked_each_at_its_own_places() -> None:
+    shop = club()
+
+    found = shop.check()
+
+    assert {key: finding.verdict for key, finding in found.items()} == {
+        LISTED[0]: Verdict.PROJECT,
+        LISTED[1]: Verdict.WITHDRAW,
+        LISTED[3]: Verdict.WITHDRAW,
+        NAMED[0]: Verdict.PROJECT,
+        NAMED[1]: Verdict.WITHDRAW,
+        NAMED[3]: Verdict.WITHDRAW,
+    }
+
+
+def test_filters_with_other_keys_are_mended_and_taken_back() -> None:
+    shop = club()
+
+    run = shop.repair()
+
+    assert [row is not None for row in shop.rows(ACTIVE, *LISTED)] == [True, False, False, False]
+    assert [row is not None for row in shop.rows(BY_NAME, *NAMED)] == [True, False, False, False]
+    assert shop.check() == {}
+    shop.undo(run)
+    assert [row is not None for row in shop.rows(ACTIVE, *LISTED)] == [False, True, False, True]
+    assert [row is not None for row in shop.rows(BY_NAME, *NAMED)] == [False, True, False, True]
+
+
+def measured(kind: str) -> Shop:
+    made = []
+    for name, key in (("measured", "id"), ("measured_by_email", "email")):
+        other = {"id": "email text", "email": "id uuid"}[key]
+        of_key = {"id": "id uuid", "email": "email text"}[key]
+        made.append(Table(name, columns(of_key, regular=f"{other}, value {kind}")))
+    truth, table = made
+    return Shop(Family(Mirror(truth, table, (("email", "email"),), compared=table.regular)))
+
+
+@pytest.mark.parametrize(
+    ("kind", "right", "wrong"),
+    [
+        ("decimal", Decimal("1.0"), Decimal("1.00")),
+        ("double", 0.0, -0.0),
+        ("double", float("nan"), 0.0),
+        ("list<double>", (float("nan"), 0.0), (float("nan"), -0.0)),
+        ("map<text,decimal>", FrozenMap(a=Decimal(1)), FrozenMap(a=Decimal("1.0"))),
+        ("date", date_of(2**31 - 1), date_of(2**31 - 2)),
+        ("duration", Duration(0, 30, 0), Duration(1, 0, 0)),
+        ("time", time_of(1), time_of(2)),
+        ("frozen<set<frozen<map<text,int>>>>", frozenset({FrozenMap(a=1)}), frozenset({FrozenMap(a=2)})),
+    ],
+)
+def test_cells_that_python_takes_for_equal_are_found_mended_and_taken_back(kind: str, right: Any, wrong: Any) -> None:
+    """And cells that are no equals to Python, as no NaN is, are left alone."""
+    shop = measured(kind)
+    truth, table = shop.family.truth, shop.family.mirror.table
+    for number, value in ((1, right), (2, wrong)):
+        row = {"id": UUID(int=number), "email": f"{number}@x", "value": right}
+        shop.put(truth, row)
+        shop.put(table, {**row, "value": value})
+
+    assert {key: finding.verdict for key, finding in shop.check().items()} == {("2@x",): Verdict.AMEND}
+    run = shop.repair()
+    assert shop.check() == {}
+    assert same_value(shop.world.seen(table, ("2@x",)).row["value"], right)
+    shop.undo(run)
+    assert same_value(shop.world.seen(table, ("2@x",)).row["value"], wrong)

@@ -14,6 +14,7 @@ from mailmend.model.errors import MailmendError
 from mailmend.model.operations import Seen
 from mailmend.model.projections.findings import Finding, Suspect
 from mailmend.model.projections.verdicts import DETECTED, Verdict
+from mailmend.model.values import Duration, FarDate, FineTime, FrozenMap
 from mailmend.repair.ledger.before_images import (
     image_digest,
     image_from,
@@ -43,7 +44,7 @@ values = st.one_of(
     st.frozensets(st.text()),
     st.frozensets(st.integers()),
     st.lists(plain).map(tuple),
-    st.dictionaries(st.text(), plain),
+    st.dictionaries(st.text(), plain).map(FrozenMap),
 )
 rows = st.dictionaries(st.text(min_size=1), values, max_size=5)
 seens = st.builds(Seen, rows, st.dictionaries(st.text(), st.integers(-(2**63), 2**63 - 1), max_size=3))
@@ -66,7 +67,16 @@ def test_every_value_comes_back_as_it_was(value: Any) -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [datetime(2026, 1, 2, 3, 4, 5, 678901, UTC), date(2026, 1, 2), time(3, 4), Decimal("1.50"), ({"a": (b"x",)},)],
+    [
+        datetime(2026, 1, 2, 3, 4, 5, 678901, UTC),
+        date(2026, 1, 2),
+        time(3, 4),
+        Decimal("1.50"),
+        ({"a": (b"x",)},),
+        FarDate(-800_000),
+        FineTime(1),
+        Duration(1, -2, 3),
+    ],
 )
 def test_rare_values_come_back_too(value: Any) -> None:
     assert unpacked(packed(value)) == value

@@ -59,7 +59,7 @@ def at_one_place(  # noqa: PLR0917 - one for each thing that can be seen
 def in_memory(records: Iterable[tuple[Any, ...]]) -> list[Suspect]:
     """What is wrong by a join in memory, which takes the truth last."""
     with Workshop() as workshop:
-        places = Places(FORMS, Spill(workshop, "places"), 1)
+        places = Places(FORMS, FORMS.places[0], Spill(workshop, "places"), 1)
         for record in sorted(records, key=lambda record: record[1] == Tag.TRUTH):
             places.add(record)
         return [suspect for suspects, _ in places.parts() for suspect in suspects]
@@ -70,7 +70,9 @@ def in_memory(records: Iterable[tuple[Any, ...]]) -> list[Suspect]:
 )
 def test_every_combination_is_judged_by_the_one_table(seen: tuple[bool, ...]) -> None:
     in_truth, clash, mirrored, agree, has_content, whole, unseen, listed = seen
-    found = {one.projection: one for one in place_suspects(FORMS, by_place(at_one_place(*seen)).items())}
+    found = {
+        one.projection: one for one in place_suspects(FORMS, FORMS.places[0], by_place(at_one_place(*seen)).items())
+    }
     assert {one.projection: one.verdict for one in in_memory(at_one_place(*seen))} == {
         name: one.verdict for name, one in found.items()
     }
@@ -112,13 +114,13 @@ def test_a_row_that_was_read_twice_is_no_clash() -> None:
     records = [(place, int(Tag.BESIDE), mark), (place, UNSEEN), record, record]
 
     assert in_memory(records) == []
-    assert list(place_suspects(FORMS, by_place(records).items())) == []
+    assert list(place_suspects(FORMS, FORMS.places[0], by_place(records).items())) == []
 
 
 def test_places_beyond_the_limit_are_joined_from_files() -> None:
     """Given three places that lack their mirror's row, of which two may be held in memory."""
     with Workshop() as workshop:
-        places = Places(FORMS, Spill(workshop, "places"), 2)
+        places = Places(FORMS, FORMS.places[0], Spill(workshop, "places"), 2)
         for number in (1, 2, 3):
             places.add(truth_record(truth_row(number, flagseen=True)))
         joined = [([suspect.key for suspect in suspects], number) for suspects, number in places.parts()]

@@ -22,7 +22,7 @@ from mailmend.model.projections.family import Counts, Family
 from mailmend.model.projections.findings import RepairPolicy, Suspect
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.model.table import Row, rows_agree
-from mailmend.repair.joins.records import fingerprinting
+from mailmend.repair.joins.fingerprints import fingerprinting
 from mailmend.repair.ledger.runs import Ledger
 from mailmend.repair.mending.engine import RepairSettings
 from mailmend.repair.mending.limits import Pace
