@@ -1,0 +1,131 @@
+"""A file of projections: its values, its canonical text, and its errors."""
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mailmend.model.errors import WrongUse
+from mailmend.model.names import spelled
+from mailmend.model.projections.declaration_file import FILE_CHARACTERS_MAX, BadDeclaration, read_declaration
+from mailmend.model.projections.declarations import Declaration, DeclaredMirror, DeclaredTruth
+
+SHOP = """\
+[truth.users.mirror.users_by_email]
+renamed = { owner = "user_id" }
+left_out = ["note"]
+
+[truth.users.mirror.users_by_name]
+"""
+NAMES = st.text(st.characters(exclude_categories=("Cs", "Cc", "Cf", "Zl", "Zp", "Zs", "Co", "Cn")), min_size=1).map(
+    spelled
+)
+
+
+def refused(text: str) -> BadDeclaration:
+    with pytest.raises(BadDeclaration) as caught:
+        read_declaration(text, "shop.toml")
+    return caught.value
+
+
+def test_a_file_is_read_to_values() -> None:
+    mirrors = (
+        DeclaredMirror("users_by_email", (("owner", "user_id"),), ("note",)),
+        DeclaredMirror("users_by_name"),
+    )
+    assert read_declaration(SHOP, "shop.toml") == Declaration((DeclaredTruth("users", mirrors),))
+
+
+def test_the_canonical_text_is_stable() -> None:
+    assert read_declaration(SHOP, "shop.toml").text == SHOP
+
+
+@st.composite
+def declarations(draw: st.DrawFn) -> Declaration:
+    tables = draw(st.lists(NAMES, min_size=2, max_size=6, unique=True))
+    truth = tables.pop()
+    mirrors = []
+    for table in tables:
+        columns = draw(st.lists(NAMES, max_size=5, unique=True))
+        count = draw(st.integers(0, len(columns)))
+        renamed = [(own, draw(NAMES)) for own in columns[:count]]
+        mirrors.append(DeclaredMirror(table, tuple(renamed), tuple(columns[count:])))
+    return Declaration((DeclaredTruth(truth, tuple(mirrors)),))
+
+
+@given(declarations())
+def test_the_text_of_a_declaration_reads_back_as_the_same_value(declaration: Declaration) -> None:
+    assert read_declaration(declaration.text, "run") == declaration
+
+
+def test_a_plain_name_has_no_case() -> None:
+    assert DeclaredMirror("Users_By_Email") == DeclaredMirror("users_by_email")
+
+
+def test_a_quoted_name_keeps_its_case() -> None:
+    declared = read_declaration("""[truth.'"Users"'.mirror.copy]""", "x.toml")
+    assert declared.truths[0].table == '"Users"'
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column", "problem", "mend"),
+    [
+        ("[truth", 1, 7, "this is not TOML", ""),
+        ("a = 1\nb =", 2, 4, "this is not TOML", ""),
+        ("", 1, 1, "no truth is declared", "[truth.users.mirror.users_by_email]"),
+        ("[truth]", 1, 1, "no truth is declared", "[truth.users.mirror.users_by_email]"),
+        ("[truht.users]", 1, 2, "has no 'truht'", "Did you mean 'truth'?"),
+        ("[truth.users]", 1, 8, "nothing follows from the truth users", "[truth.users.mirror.TABLE]"),
+        ("[truth.users.miror.x]", 1, 14, "a truth has no 'miror'", "Did you mean 'mirror'?"),
+        ("[truth.users.mirror.x]\nrename = {}", 2, 1, "a mirror has no 'rename'", "Did you mean 'renamed'?"),
+        ("[truth.users.mirror.x]\nrenamed = 1", 2, 1, "renamed is not a table", 'column_of_projection = "column_of'),
+        ("[truth.users.mirror.x]\nrenamed = { a = 1 }", 2, 13, "a column name is a text", '"1"'),
+        ("[truth.users.mirror.x]\nleft_out = 'a'", 2, 1, "left_out is a list of columns", '["note", "size"]'),
+        (
+            "[truth.users.mirror.x]\nleft_out = ['a', 'b c']",
+            2,
+            18,
+            "'b c' is not a valid column name",
+            "in double quotes",
+        ),
+        ("[truth.users.mirror.x]\nleft_out = ['a', 'A']", 1, 21, "a occurs twice", "Name it once."),
+        ("[truth.users.mirror.users]", 1, 8, "users occurs twice", "Name it once."),
+        ("[truth.'a b'.mirror.c]", 1, 8, "'a b' is not a valid table name", "in double quotes"),
+        ("[truth.from.mirror.c]", 1, 8, "'from' is not a valid table name", "in double quotes"),
+        ("[truth.a.mirror.c]\n[truth.b.mirror.c]", 1, 1, "c occurs twice among the projections", "Name it once."),
+        ("[[truth]]\na = 1", 1, 3, "truth is not a table", "[truth.NAME]"),
+    ],
+)
+def test_an_error_names_place_and_mend(text: str, line: int, column: int, problem: str, mend: str) -> None:
+    error = refused(text)
+    assert (error.place.line, error.place.column) == (line, column)
+    assert problem in error.problem
+    assert mend in error.mend
+    assert f"shop.toml, line {line}, column {column}" in str(error)
+
+
+def test_every_error_of_a_file_is_told_at_once() -> None:
+    error = refused("[truth.users.mirror.x]\nrename = {}\nleft_out = 'a'\n[truth.b.miror.y]")
+    assert [each.place.line for each in error.each] == [2, 3, 4]
+
+
+def test_a_file_with_windows_line_ends_has_the_same_places() -> None:
+    error = refused("[truth.users.mirror.x]\r\n\r\nrename = {}\r\n")
+    assert (error.place.line, error.place.column, error.place.text) == (3, 1, "rename = {}")
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "a = " + "9" * 5_000, "#" * (FILE_CHARACTERS_MAX + 1)])
+def test_a_file_that_would_exhaust_the_reader_is_refused(text: str) -> None:
+    assert refused(text).place.line == 1
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    with suppress(BadDeclaration):
+        read_declaration(text, "shop.toml")
+
+
+def test_a_truth_needs_something_that_follows_from_it() -> None:
+    with pytest.raises(WrongUse, match="nothing follows"):
+        DeclaredTruth("users")
