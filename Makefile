@@ -86,6 +86,7 @@ verify: $(STAMP) ## What is generated is up to date
 	$(BIN)/python -m mailmend.admin.metrics.reference --check
 	$(BIN)/python -m mailmend.admin.http_reference --check
 	$(BIN)/python -m mailmend.delivery.policy.file.schema --check
+	$(BIN)/python -m mailmend.admin.projections.pages --check
 	$(BIN)/python -m tests.pictures --check
 	$(BIN)/mailmend schema lint --fail-on note cql/schema.cql
 	$(BIN)/mailmend schema lint --fail-on note cql/migrations

@@ -51,6 +51,11 @@ COMMANDS: Final = CommandGroup(
         Late(
             "jobs", "Scheduled checks and repairs: when they run, and how they ended.", "mailmend.admin.jobs.jobs:JOBS"
         ),
+        Late(
+            "projections",
+            "Files that declare which tables follow from which truth.",
+            "mailmend.admin.projections.projections:PROJECTIONS",
+        ),
         Late("load", "Read mbox, Maildir, .eml or .emlx files into a mailbox.", "mailmend.admin.messages.load:LOAD"),
         Late(
             "schema", "Own the tables: plan, apply, verify, adopt, lint, advise.", "mailmend.admin.schema.schema:SCHEMA"

@@ -31,6 +31,13 @@ def toml_offsets(text: str) -> Mapping[TomlPath, int]:
     return index.offsets
 
 
+def offset_at(offsets: Mapping[TomlPath, int], path: TomlPath) -> int:
+    """The offset of a path; else of the nearest part that holds it."""
+    while path and path not in offsets:
+        path = path[:-1]
+    return offsets.get(path, 0)
+
+
 class _Index:
     """One walk through a text.
 

@@ -159,7 +159,7 @@ class _Binder:
             mend = "A counter has no write time and is not copied by row. Leave the table out."
             self.note(path, f"the {what} {spelling} has counters", mend)
             return None
-        if not _is_plain(spelling):
+        if not is_plain(spelling):
             mend = "Rows of such a table are not read or written yet: leave it out."
             self.note(path, f"the name of the table {spelling} needs double quotes", mend)
             return None
@@ -219,7 +219,7 @@ class _Binder:
         mend = f"Rows of {table.spelling} cannot be read or written yet: leave the table out."
         for column in table.columns:
             name = f"{table.spelling}.{column.spelling}"
-            if not _is_plain(column.spelling):
+            if not is_plain(column.spelling):
                 self.note(path, f"the name of the column {name} needs double quotes", mend)
             if column.mask:
                 self.note(path, f"{name} is masked: a read may give other values", mend)
@@ -275,7 +275,8 @@ def _row_form(table: Table) -> Table:
     return table.with_columns(columns)
 
 
-def _is_plain(spelling: str) -> bool:
+def is_plain(spelling: str) -> bool:
+    """Whether a name is read and written without double quotes."""
     try:
         return identifier(spelling) == spelling
     except BadIdentifier:

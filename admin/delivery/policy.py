@@ -17,13 +17,14 @@ from mailmend.admin.frame.kinds import Duration, ParsedValue
 from mailmend.admin.frame.options import FILE, flag, option
 from mailmend.admin.frame.values import fields_json, plain, printable
 from mailmend.admin.queue.options import DRY_RUN, QUEUE_ARGUMENT
-from mailmend.delivery.policy.file.forms import CUT, BadPolicyFile, JsonSchema
+from mailmend.delivery.policy.file.forms import CUT, BadPolicyFile
 from mailmend.delivery.policy.file.schema import policy_schema, schema_text
 from mailmend.delivery.policy.lint import PolicyRule, lint_policies
 from mailmend.delivery.policy.orders import ORDER_MAX, OrderKind, normal_value
 from mailmend.delivery.policy.policy import PickupField, Threshold, field_named
 from mailmend.delivery.policy.rates import SECOND, DeliveryRate
 from mailmend.model.errors import ExitCode, MissingExtra, WrongUse
+from mailmend.model.file_forms import JsonSchema
 from mailmend.model.texts import Place
 
 

@@ -11,19 +11,21 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from mailmend.model.errors import WrongUse
+from mailmend.model.file_forms import FileForm
+from mailmend.model.names import name_of, spelled
+from mailmend.model.projections.declaration_form import FILE_FORM, MIRROR_FORM, TRUTH_FORM
 from mailmend.model.projections.declarations import (
     EXAMPLE,
     LEFT_OUT,
     MIRROR,
     RENAMED,
-    TRUTH,
     Declaration,
     DeclaredMirror,
     DeclaredTruth,
     cql_name,
 )
 from mailmend.model.texts import Place, names_instead, place_of
-from mailmend.model.toml_places import TomlPath, toml_offsets
+from mailmend.model.toml_places import TomlPath, offset_at, toml_offsets
 
 T = TypeVar("T")
 
@@ -87,7 +89,7 @@ class _Source:
         return BadDeclaration(self.file, place_of(self.text, offset), problem, mend=mend)
 
     def note(self, path: TomlPath, problem: str, mend: str = "") -> None:
-        offset = self.offsets[path]
+        offset = offset_at(self.offsets, path)
         self.refused.setdefault(offset, self.error(offset, problem, mend))
 
     def finish(self) -> None:
@@ -97,6 +99,24 @@ class _Source:
             raise errors[0]
         if errors:
             raise BadDeclaration(self.file, errors[0].place, errors[0].problem, refused=errors)
+
+
+@dataclass(frozen=True, slots=True)
+class DeclarationFile:
+    """A declaration, and where its parts are in its file.
+
+    Attributes:
+        offsets: by paths of canonical names.
+    """
+
+    file: str
+    text: str
+    declaration: Declaration
+    offsets: Mapping[TomlPath, int]
+
+    def place_of(self, path: TomlPath) -> Place:
+        """The place of a path of canonical names; else of the nearest part that holds it."""
+        return place_of(self.text, offset_at(self.offsets, path))
 
 
 def read_declaration(text: str, file: str) -> Declaration:
@@ -109,10 +129,23 @@ def read_declaration(text: str, file: str) -> Declaration:
     Raises:
         BadDeclaration: it is not TOML, or not a declaration.
     """
+    return read_file(text, file).declaration
+
+
+def read_file(text: str, file: str) -> DeclarationFile:
+    """The declaration of a file, with its places.
+
+    Args:
+        text: of the file.
+        file: its name, for errors.
+
+    Raises:
+        BadDeclaration: it is not TOML, or not a declaration.
+    """
     source = _Source(file, text)
     top = _Node(source, (), _parsed(source))
     truths: tuple[DeclaredTruth, ...] = ()
-    for part in top.parts("a file of projections", (TRUTH,)).values():
+    for part in top.parts(FILE_FORM).values():
         truths = tuple(part.each("truth", _truth))
     if not truths and not source.refused:
         top.note("no truth is declared", EXAMPLE)
@@ -120,7 +153,18 @@ def read_declaration(text: str, file: str) -> Declaration:
     declaration = top.made(lambda: Declaration(truths))
     source.finish()
     assert declaration is not None
-    return declaration
+    offsets = {_canonical(path): offset for path, offset in source.offsets.items()}
+    return DeclarationFile(file, source.text, declaration, offsets)
+
+
+def _canonical(path: TomlPath) -> TomlPath:
+    steps: list[str | int] = []
+    for step in path:
+        if isinstance(step, str):
+            steps.append(spelled(name_of(step)))
+        else:
+            steps.append(step)
+    return tuple(steps)
 
 
 def _parsed(source: _Source) -> Mapping[str, Any]:
@@ -147,9 +191,9 @@ def _offset_of(text: str, found: re.Match[str]) -> int:
     """The offset of the place that an error of `tomllib` names."""
     if found[1] is None:
         return len(text)
-    lines = text.splitlines(keepends=True)
-    before = lines[: int(found[1]) - 1]
-    return min(len(text), sum(map(len, before)) + int(found[2]) - 1)
+    before = text.split("\n")[: int(found[1]) - 1]
+    begin = sum(len(line) + 1 for line in before)
+    return min(len(text), begin + int(found[2]) - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,15 +221,16 @@ class _Node:
         for name, value in self.value.items():
             yield _Node(self.source, (*self.path, name), value)
 
-    def parts(self, what: str, known: Sequence[str]) -> "Mapping[str, _Node]":
-        """The entries of a table that may have no others than these."""
+    def parts(self, form: FileForm) -> "Mapping[str, _Node]":
+        """The entries of a table that may have no others than the parts of a form."""
         found = {}
-        for node in self.below(what, f"Write a table with: {', '.join(known)}."):
+        known = form.names
+        for node in self.below(form.what, f"Write a table with: {', '.join(known)}."):
             if node.name in known:
                 found[node.name] = node
             else:
                 mend = names_instead(node.name, known, "It may have")
-                node.note(f"{what} has no {node.name!r}", mend)
+                node.note(f"{form.what} has no {node.name!r}", mend)
         return found
 
     def each(self, kind: str, read: "Callable[[_Node], T | None]") -> Iterator[T]:
@@ -214,7 +259,7 @@ class _Node:
 def _truth(node: _Node) -> DeclaredTruth | None:
     table = node.cql_name(node.name, "table name")
     mirrors: tuple[DeclaredMirror, ...] = ()
-    for part in node.parts("a truth", (MIRROR,)).values():
+    for part in node.parts(TRUTH_FORM).values():
         mirrors = tuple(part.each(MIRROR, _mirror))
     if node.source.refused or table is None:
         return None
@@ -223,7 +268,7 @@ def _truth(node: _Node) -> DeclaredTruth | None:
 
 def _mirror(node: _Node) -> DeclaredMirror | None:
     table = node.cql_name(node.name, "table name")
-    parts = node.parts("a mirror", (RENAMED, LEFT_OUT))
+    parts = node.parts(MIRROR_FORM)
     renamed: list[tuple[str, str]] = []
     left_out: list[str] = []
     if RENAMED in parts:

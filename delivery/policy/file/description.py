@@ -10,7 +10,13 @@ from dataclasses import replace
 from typing import Any, Final
 
 from mailmend.delivery.policy.covering import FieldPatterns, pattern_text
-from mailmend.delivery.policy.file.forms import (
+from mailmend.delivery.policy.incoming import IncomingField, IncomingPatterns, ValueTemplate
+from mailmend.delivery.policy.policy import FieldGroup, MatchedField, PickupField, ValuePattern
+from mailmend.delivery.policy.quotas import QUOTA_FIELDS
+from mailmend.delivery.policy.rates import SECOND, RateAlgorithm
+from mailmend.delivery.policy.turns import WEIGHT_MAX
+from mailmend.mailqueue.rules.mails import PRIORITY_ATTRIBUTE
+from mailmend.model.file_forms import (
     ANY_VALUE,
     FileForm,
     FilePart,
@@ -25,12 +31,6 @@ from mailmend.delivery.policy.file.forms import (
     text_schema,
     whole,
 )
-from mailmend.delivery.policy.incoming import IncomingField, IncomingPatterns, ValueTemplate
-from mailmend.delivery.policy.policy import FieldGroup, MatchedField, PickupField, ValuePattern
-from mailmend.delivery.policy.quotas import QUOTA_FIELDS
-from mailmend.delivery.policy.rates import SECOND, RateAlgorithm
-from mailmend.delivery.policy.turns import WEIGHT_MAX
-from mailmend.mailqueue.rules.mails import PRIORITY_ATTRIBUTE
 from mailmend.model.json_forms import JsonField
 
 _UNITS: Final = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}

@@ -13,10 +13,11 @@ from typing import Any, Final, NoReturn, TypeVar
 
 import yaml
 
-from mailmend.delivery.policy.file.forms import REFUSED_MAX, BadPolicyFile, FileForm, Scalar
+from mailmend.delivery.policy.file.forms import REFUSED_MAX, BadPolicyFile
 from mailmend.delivery.policy.policies import DocumentPath
 from mailmend.delivery.policy.policy import GroupName, MatchedField, ValuePattern, pattern_of
 from mailmend.model.errors import WrongUse
+from mailmend.model.file_forms import FileForm, Scalar
 from mailmend.model.grammar import ascii_domain
 from mailmend.model.texts import Place, names_instead, surely_meant
 

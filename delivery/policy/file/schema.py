@@ -20,7 +20,7 @@ from mailmend.delivery.policy.file.description import (
     QUOTA_LIMIT,
     THRESHOLD,
 )
-from mailmend.delivery.policy.file.forms import JsonSchema, defined, list_schema
+from mailmend.model.file_forms import JsonSchema, defined, list_schema
 
 PAGE: Final = Path(__file__).resolve().parents[3] / "docs" / "policy.schema.json"
 

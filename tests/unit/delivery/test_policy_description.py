@@ -13,10 +13,10 @@ from mailmend.delivery.policy.file.description import (
     QUOTA_LIMIT,
     THRESHOLD,
 )
-from mailmend.delivery.policy.file.forms import FileForm
 from mailmend.delivery.policy.incoming import IncomingRule
 from mailmend.delivery.policy.policy import CounterPolicy, Threshold, ThresholdCondition
 from mailmend.delivery.policy.quotas import QueueQuota, QuotaLimit
+from mailmend.model.file_forms import FileForm
 
 KEPT = [
     (THRESHOLD, Threshold),

@@ -105,7 +105,7 @@ def test_an_error_names_place_and_mend(text: str, line: int, column: int, proble
     assert f"shop.toml, line {line}, column {column}" in str(error)
 
 
-def test_every_error_of_a_file_is_told_at_once() -> None:
+def test_every_error_of_a_file_is_named_at_once() -> None:
     error = refused("[truth.users.mirror.x]\nrename = {}\nleft_out = 'a'\n[truth.b.miror.y]")
     assert [each.place.line for each in error.each] == [2, 3, 4]
 

@@ -81,11 +81,11 @@ def test_each_mirror_has_a_family() -> None:
         (BY_EMAIL_TEXT + 'left_out = ["user_id"]', "no column of users_by_email holds users.user_id"),
     ],
 )
-def test_what_does_not_fit_is_told_with_what_to_write(text: str, said: str) -> None:
+def test_what_does_not_fit_is_named_with_what_to_write(text: str, said: str) -> None:
     assert said in refused(text)
 
 
-def test_all_that_does_not_fit_is_told_at_once() -> None:
+def test_all_that_does_not_fit_is_named_at_once() -> None:
     said = refused('[truth.users.mirror.users_by_email]\nleft_out = ["a", "b"]\n[truth.x.mirror.y]')
     assert said.count("has no column") == 2
     assert said.count("there is no table") == 2

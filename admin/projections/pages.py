@@ -1,0 +1,126 @@
+"""What is published of a file of projections: its JSON schema and its reference page.
+
+`python -m mailmend.admin.projections.pages` writes `docs/projections.schema.json` and
+`docs/declarations.md` from the form; with `--check` it exits 1 when one is not up to date.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Final
+
+from mailmend.cql.generated import write_or_check
+from mailmend.model.file_forms import FileForm
+from mailmend.model.projections.declaration_form import FILE_FORM, FORMS, declaration_schema
+
+_DOCS: Final = Path(__file__).resolve().parents[2] / "docs"
+SCHEMA: Final = _DOCS / "projections.schema.json"
+PAGE: Final = _DOCS / "declarations.md"
+
+_HEAD: Final = """\
+# Files of projections
+
+Generated from the form: `python -m mailmend.admin.projections.pages` writes it anew.
+
+A file of projections says which tables follow from which. The file is TOML; no part of it is
+evaluated, and it holds no secrets. [projections.schema.json](projections.schema.json) is its JSON
+schema: with `#:schema ./projections.schema.json` as the first line, editors complete and check it.
+
+## A first file
+
+`users` is the truth, `users_by_email` is a copy under another key:
+
+```toml
+[truth.users.mirror.users_by_email]
+```
+
+A copy of all columns with the same names needs no more than its header. Other names are said:
+
+```toml
+[truth.users.mirror.users_by_email]
+
+[truth.users.mirror.people_by_name]
+renamed = { full_name = "name", person = "user_id" }
+left_out = ["note"]
+```
+
+```console
+$ mailmend projections init --keyspace shop > shop.toml      a proposal from the live keyspace
+$ mailmend projections verify shop.toml --keyspace shop      what does not fit, what a check reads
+$ mailmend projections show shop.toml                        the tables and what follows from what
+```
+
+## Names
+
+A name is written as in CQL. Without double quotes its case has no effect. A name in double quotes
+keeps its case and needs quotes of TOML around it: `[truth.'"Users"'.mirror.users_by_email]`.
+"""
+
+_RULES: Final = """\
+## What is compared
+
+Every column that both tables have, unless `left_out` names it. A column of the projection without a
+column of the truth is read for before-images, and is neither compared nor written;
+`projections verify` names such columns. Of a set that is not frozen, null and the empty set are
+one. A null list or map is the same as an empty one, because
+Cassandra keeps neither.
+
+## What is refused
+
+`projections verify` and every check name all places at once, with line, column and what to write
+instead.
+
+| what | why |
+|---|---|
+| a table or column that the keyspace does not have | the message names the most similar one |
+| a key column of the projection without a column of the truth | the key of a row would be unknown |
+| a projection without the truth's partition key | no row of it would lead back to its truth |
+| two columns of different types | no value of one is a value of the other |
+| a table with counters | a counter has no write time |
+| a static column that is not left out | it is of a partition, not of a row |
+| a materialised view | the server derives it; declare tables that programs write |
+| a masked column | a read may give other values |
+| a table or column whose name needs double quotes | its rows are not read or written yet |
+| a projection of two truths | one of them would take back what the other demands |
+
+## What is not there yet
+
+Transforms of values, constants, a row for each element of a collection, maxima and minima of a
+group, and materialised views have no form yet. A declaration of mail exists in Python only
+(`model/catalog/mail.py`).
+"""
+
+
+def page_text() -> str:
+    sections = [_HEAD, "## The form\n"]
+    sections.append(_table("the file", FILE_FORM))
+    for word, form in FORMS.items():
+        sections.append(_table(word, form))
+    sections.append(_RULES)
+    return "\n".join(sections)
+
+
+def _table(word: str, form: FileForm) -> str:
+    lines = [f"### {word}", ""]
+    if form.meaning:
+        lines += [form.meaning, ""]
+    lines += ["| part | meaning |", "|---|---|"]
+    for part in form.parts:
+        lines.append(f"| `{part.name}` | {part.meaning} |")
+    return "\n".join(lines) + "\n"
+
+
+def schema_text() -> str:
+    return json.dumps(declaration_schema(), indent=2) + "\n"
+
+
+def main(arguments: list[str]) -> int:
+    """With --check, exit 1 when a file is out of date; else write both."""
+    otherwise = "is not what the form says: python -m mailmend.admin.projections.pages writes it"
+    of_schema = write_or_check(arguments, SCHEMA, schema_text(), otherwise)
+    of_page = write_or_check(arguments, PAGE, page_text(), otherwise)
+    return max(of_schema, of_page)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,353 @@
+"""`mailmend projections`: files of projections are proposed, shown, and verified."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from mailmend.admin.frame.cluster import open_cluster
+from mailmend.admin.frame.command import Command, CommandGroup
+from mailmend.admin.frame.document import Document, Grid, Part, Verbatim
+from mailmend.admin.frame.options import CONNECTION, FILE, flag
+from mailmend.admin.frame.settings import ConnectionSettings
+from mailmend.admin.frame.values import fields_json
+from mailmend.cql.introspect import live_schema
+from mailmend.model.errors import ExitCode, WrongUse
+from mailmend.model.projections.declaration_file import (
+    FILE_CHARACTERS_MAX,
+    BadDeclaration,
+    DeclarationFile,
+    read_file,
+)
+from mailmend.model.projections.declarations import Declaration
+from mailmend.model.projections.family import Family
+from mailmend.model.sizes import TableSize
+from mailmend.model.texts import Place, keyspace_option, printable
+from mailmend.repair.decisions.engines import estimated_rows
+from mailmend.repair.declared import bound_declaration
+from mailmend.repair.proposals import Proposal, proposed
+from mailmend.repair.unseen import Unseen, unseen_by
+
+FILE_ARGUMENT: Final = click.Argument(["file"], type=FILE, metavar="FILE")
+
+
+def declared_in(file: Path) -> DeclarationFile:
+    """What a file of projections declares, and where.
+
+    Raises:
+        WrongUse: it cannot be read.
+        BadDeclaration: it is not a file of projections.
+    """
+    try:
+        with file.open(encoding="utf-8") as stream:
+            text = stream.read(FILE_CHARACTERS_MAX + 1)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8"
+        mend = "Propose one with: mailmend projections init --keyspace NAME > FILE"
+        raise WrongUse(f"{file} cannot be read: {reason}", mend=mend) from error
+    return read_file(text, str(file))
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedPlace:
+    """A place of a file that cannot be used."""
+
+    place: Place
+    problem: str
+    mend: str
+
+
+@dataclass(frozen=True, slots=True)
+class TableRead:
+    """A table that a check reads whole.
+
+    Attributes:
+        rows: an estimate; None where no node tells one.
+    """
+
+    table: str
+    columns: tuple[str, ...]
+    rows: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class FileVerification:
+    """What a file is worth in a live keyspace.
+
+    Attributes:
+        refused: the places that do not fit; where there is one, the rest is empty.
+    """
+
+    file: Path
+    keyspace: str
+    refused: tuple[RefusedPlace, ...] = ()
+    families: tuple[Family, ...] = ()
+    reads: tuple[TableRead, ...] = ()
+    unseen: tuple[Unseen, ...] = ()
+
+    @property
+    def exit(self) -> ExitCode:
+        if self.refused:
+            return ExitCode.WRONG_USE
+        return ExitCode.FINE
+
+
+def verify(connection: ConnectionSettings, file: Path) -> FileVerification:
+    """Bind a file to a live keyspace; reads the schema and the estimates of sizes only.
+
+    Raises:
+        WrongUse: the file cannot be read.
+        UnknownKeyspace: no such keyspace.
+    """
+    keyspace = connection.keyspace
+    try:
+        declared = declared_in(file)
+    except BadDeclaration as error:
+        refused = tuple(RefusedPlace(each.place, each.problem, each.mend) for each in error.each)
+        return FileVerification(file, keyspace, refused)
+    with open_cluster(connection) as opened:
+        opened.cluster.replication_of(keyspace)
+        live = live_schema(opened.cluster, keyspace)
+        sizes = opened.sizes()
+    bound = bound_declaration(declared.declaration, live)
+    if bound.misfits:
+        misfits = []
+        for misfit in bound.misfits:
+            place = declared.place_of(misfit.path)
+            misfits.append(RefusedPlace(place, misfit.problem, misfit.mend))
+        misfits.sort(key=lambda misfit: (misfit.place.line, misfit.place.column))
+        return FileVerification(file, keyspace, tuple(misfits))
+    reads = _reads(bound.families, sizes)
+    unseen = unseen_by(bound.families, live)
+    return FileVerification(file, keyspace, (), bound.families, reads, unseen)
+
+
+def _reads(families: Sequence[Family], sizes: Mapping[str, TableSize]) -> tuple[TableRead, ...]:
+    """Each reading of a table; a truth with several families is read once for each of them."""
+    reads = []
+    for family in families:
+        for table, columns in family.columns_read.values():
+            reads.append(TableRead(table.spelling, columns, estimated_rows(sizes.get(table.name))))
+    return tuple(reads)
+
+
+def verify_document(result: FileVerification) -> Document:
+    refused = []
+    for place in result.refused:
+        position = fields_json(place.place, "line", "column")
+        refused.append({**position, "text": place.problem, "fix": place.mend})
+    json: dict[str, Any] = {
+        "file": str(result.file),
+        "keyspace": result.keyspace,
+        "refused": refused,
+        "projections": _projections_json(result.families),
+        "reads": [fields_json(read, "table", "columns", "rows") for read in result.reads],
+        "unseen": [{"table": table, "why": why} for table, why in result.unseen],
+        "exit": int(result.exit),
+    }
+    file = printable(str(result.file))
+    if result.refused:
+        remarks = [f"mailmend: {_refused_text(file, place)}" for place in result.refused]
+        if len(remarks) > 1:
+            remarks.append(f"{file}: {len(remarks):,} errors.")
+        return Document(json, (), result.exit, remarks=tuple(remarks))
+    shell = shlex.quote(str(result.file))
+    command = f"mailmend check --projections {shell} {keyspace_option(result.keyspace)}"
+    return Document(json, (*_verified_parts(result), f"Next: {command}"), result.exit)
+
+
+def _refused_text(file: str, refused: RefusedPlace) -> str:
+    place = refused.place
+    lines = [f"{file}, line {place.line}, column {place.column}: {refused.problem}", place.pointed]
+    if refused.mend:
+        lines.append(refused.mend)
+    return printable("\n".join(lines))
+
+
+def _verified_parts(result: FileVerification) -> Sequence[Part]:
+    followers = []
+    for family in result.families:
+        for projection in family.projections:
+            compared = [column.spelling for column in projection.table.columns]
+            if projection is family.mirror:
+                own = dict(family.mirror.sources)
+                compared = [name for name in compared if name in own]
+            row = (family.truth.spelling, "mirror", projection.name, ", ".join(compared))
+            followers.append(row)
+    reads = []
+    for read in result.reads:
+        rows = "unknown"
+        if read.rows is not None:
+            rows = f"{read.rows:,}"
+        reads.append((read.table, rows, ", ".join(read.columns)))
+    unseen = [tuple(each) for each in result.unseen]
+    wide = frozenset({"compared", "columns", "why"})
+    parts: list[Part] = [
+        f"{printable(str(result.file))} fits keyspace {result.keyspace}.",
+        Grid("What follows", ("truth", "kind", "projection", "compared"), followers, wide),
+        Grid("What a check reads (estimated)", ("table", "rows", "columns"), reads, wide),
+    ]
+    if unseen:
+        parts.append(Grid("What it cannot see", ("table", "why"), unseen, wide))
+    return parts
+
+
+def _projections_json(families: Sequence[Family]) -> list[dict[str, Any]]:
+    found = []
+    for family in families:
+        mirror = family.mirror
+        found.append(
+            {
+                "truth": mirror.truth.name,
+                "kind": "mirror",
+                "table": mirror.table.name,
+                "key": dict(mirror.key),
+                "compared": dict(mirror.sources),
+            }
+        )
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class ShowResult:
+    """A file's declaration.
+
+    Attributes:
+        mermaid: whether it is shown as a flowchart.
+    """
+
+    file: Path
+    declaration: Declaration
+    mermaid: bool = False
+
+
+def show(file: Path, *, mermaid: bool = False) -> ShowResult:
+    """What a file declares; asks no server.
+
+    Raises:
+        BadDeclaration: it is not a file of projections.
+    """
+    return ShowResult(file, declared_in(file).declaration, mermaid)
+
+
+def show_document(result: ShowResult) -> Document:
+    rows = []
+    found = []
+    for truth in result.declaration.truths:
+        for mirror in truth.mirrors:
+            renamed = dict(mirror.renamed)
+            pairs = ", ".join(f"{own} = {source}" for own, source in renamed.items())
+            left_out = ", ".join(mirror.left_out)
+            rows.append((truth.table, "mirror", mirror.table, pairs, left_out))
+            projection = {"truth": truth.table, "kind": "mirror", "table": mirror.table}
+            left = list(mirror.left_out)
+            found.append({**projection, "renamed": renamed, "left_out": left})
+    json = {"file": str(result.file), "projections": found, "text": result.declaration.text}
+    if result.mermaid:
+        return Document(json, (Verbatim(flowchart(result.declaration)),))
+    columns = ("truth", "kind", "projection", "renamed", "left out")
+    wide = frozenset({"renamed", "left out"})
+    title = f"Projections of {printable(str(result.file))}"
+    return Document(json, (Grid(title, columns, rows, wide),))
+
+
+def flowchart(declaration: Declaration) -> str:
+    """What follows from what, as a flowchart of Mermaid."""
+    ids: dict[str, str] = {}
+    lines = ["flowchart LR"]
+
+    def node(table: str) -> str:
+        if table in ids:
+            return ids[table]
+        ids[table] = f"t{len(ids)}"
+        label = table.replace('"', "#quot;")
+        return f'{ids[table]}["{label}"]'
+
+    for truth in declaration.truths:
+        for mirror in truth.mirrors:
+            lines.append(f"  {node(truth.table)} -->|mirror| {node(mirror.table)}")
+    return "\n".join(lines) + "\n"
+
+
+def init(connection: ConnectionSettings) -> Proposal:
+    """Propose a declaration of a live keyspace; reads its schema only.
+
+    Raises:
+        UnknownKeyspace: no such keyspace.
+    """
+    keyspace = connection.keyspace
+    with open_cluster(connection) as opened:
+        opened.cluster.replication_of(keyspace)
+        return proposed(keyspace, live_schema(opened.cluster, keyspace))
+
+
+def init_document(proposal: Proposal) -> Document:
+    declared = proposal.declaration
+    text = ""
+    hints = ["No table of the keyspace looks like a copy of another one; see docs/declarations.md."]
+    if declared is not None:
+        text = declared.text
+        verify_it = f"mailmend projections verify FILE {keyspace_option(proposal.keyspace)}"
+        hints = [f"Answer the questions (?) in the file, then: {verify_it}"]
+    questions = [{"table": asked.table, "text": asked.text} for asked in proposal.questions]
+    json = {
+        "keyspace": proposal.keyspace,
+        "text": proposal.text,
+        "declaration": text,
+        "questions": questions,
+        "views": [{"view": view, "base": base} for view, base in proposal.views],
+        "apart": list(proposal.apart),
+    }
+    return Document(json, (Verbatim(proposal.text),), hints=tuple(hints))
+
+
+VERIFY: Final = Command(
+    name="verify",
+    summary="Compare a file of projections with a live keyspace: what fits, and what it costs.",
+    about="""Names every place of the file that does not fit, with line, column and what to write
+    instead. Of a file that fits, shows the tables that a check reads, with the nodes' estimates
+    of their rows, and what a check cannot see. Only schema and estimates are read.""",
+    service="mailmend.admin.projections.projections:verify",
+    present="mailmend.admin.projections.projections:verify_document",
+    options=(FILE_ARGUMENT,),
+    shared=(CONNECTION,),
+    examples="mailmend projections verify shop.toml --keyspace shop",
+    exits="0 it fits, 2 it does not, or wrong use, 4 the cluster cannot be reached.",
+)
+SHOW: Final = Command(
+    name="show",
+    summary="Show what a file of projections declares, without a server.",
+    service="mailmend.admin.projections.projections:show",
+    present="mailmend.admin.projections.projections:show_document",
+    paged=True,
+    options=(FILE_ARGUMENT, flag("--mermaid", "Draw a flowchart of Mermaid instead of a table.")),
+    examples="""
+        mailmend projections show shop.toml
+        mailmend projections show shop.toml --mermaid > shop.mmd""",
+    exits="0 it was shown, 2 wrong use, or the file cannot be used.",
+)
+INIT: Final = Command(
+    name="init",
+    summary="Propose a file of projections from the tables of a live keyspace.",
+    about="""A table is proposed as a mirror where another table has the columns of its key, and it
+    has the partition key of the other. What the schema does not tell is a question in a comment.
+    Materialised views and tables that share no key are named in comments. Only the schema is
+    read.""",
+    service="mailmend.admin.projections.projections:init",
+    present="mailmend.admin.projections.projections:init_document",
+    shared=(CONNECTION,),
+    examples="mailmend projections init --keyspace shop > shop.toml",
+    exits="0 a proposal was written, 2 wrong use, 4 the cluster cannot be reached.",
+)
+PROJECTIONS: Final = CommandGroup(
+    name="projections",
+    summary="Files that declare which tables follow from which truth.",
+    about="The form of a file: docs/declarations.md.",
+    commands=(INIT, VERIFY, SHOW),
+    examples="""
+        mailmend projections init --keyspace shop > shop.toml
+        mailmend projections verify shop.toml --keyspace shop""",
+)

@@ -1,0 +1,61 @@
+"""What a check of declared tables cannot see, in words. Pure."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from mailmend.model.keyspace import Schema
+from mailmend.model.projections.family import Family
+from mailmend.model.projections.projection import Mirror
+from mailmend.model.table import Kind, Table
+
+
+class Unseen(NamedTuple):
+    """Something of a table that no check looks at."""
+
+    table: str
+    why: str
+
+
+def unseen_by(families: Sequence[Family], live: Schema) -> tuple[Unseen, ...]:
+    """What a check of these families leaves unseen in the live keyspace."""
+    found: dict[Unseen, None] = {}
+    for family in families:
+        found.update(dict.fromkeys(_of_mirror(family.mirror)))
+    looked_at: set[str] = set()
+    for family in families:
+        for table in family.tables:
+            looked_at.add(table.name)
+            found.update(dict.fromkeys(_statics(live.table(table.name))))
+    for table in live.tables:
+        if table.name not in looked_at:
+            found[Unseen(table.spelling, "the file does not declare it")] = None
+    for view in live.views:
+        found[Unseen(view.spelling, f"it is a materialised view of {view.base}")] = None
+    return tuple(found)
+
+
+def _of_mirror(mirror: Mirror) -> Iterator[Unseen]:
+    name = mirror.table.spelling
+    truth = mirror.truth.spelling
+    written = dict(mirror.sources)
+    for column in mirror.table.regular:
+        if column.name not in written:
+            why = f"{column.spelling} is not compared: no column of {truth} gives it"
+            if column.name in mirror.left_out:
+                why = f"{column.spelling} is not compared: the file leaves it out"
+            yield Unseen(name, why)
+    sources = mirror.key_sources
+    regular = [source for source in sources if not mirror.truth.column(source).in_key]
+    if regular:
+        yield Unseen(name, f"a row of {truth} without {' or '.join(regular)} has no row there")
+    if not set(mirror.truth.key_names).issubset(sources):
+        listed = ", ".join(sources)
+        yield Unseen(name, f"of two rows of {truth} with the same {listed}, which is right (CLASH)")
+
+
+def _statics(table: Table | None) -> Iterator[Unseen]:
+    if table is None:
+        return
+    for column in table.columns:
+        if column.kind is Kind.STATIC:
+            yield Unseen(table.spelling, f"{column.spelling} is a static column")

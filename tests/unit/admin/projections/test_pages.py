@@ -1,0 +1,85 @@
+"""The published schema and the reference page of files of projections."""
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from mailmend.admin.projections import pages
+from mailmend.model.projections.declaration_file import BadDeclaration, read_declaration
+from mailmend.model.projections.declaration_form import FORMS, declaration_schema
+
+VALIDATOR = Draft202012Validator(declaration_schema())
+
+
+def is_taken(text: str) -> bool:
+    """Whether the reader takes it."""
+    try:
+        read_declaration(text, "shop.toml")
+    except BadDeclaration:
+        return False
+    return True
+
+
+def is_valid(text: str) -> bool:
+    """Whether the published schema takes it."""
+    valid: bool = VALIDATOR.is_valid(tomllib.loads(text))
+    return valid
+
+
+def test_what_is_published_is_up_to_date() -> None:
+    assert pages.main(["--check"]) == 0
+
+
+def test_the_schema_is_one() -> None:
+    Draft202012Validator.check_schema(json.loads(pages.schema_text()))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[truth.users.mirror.users_by_email]",
+        "[truth.'\"Users\"'.mirror.users_by_email]",
+        "[truth.users.mirror.a]\nrenamed = { owner = 'user_id' }\nleft_out = ['note', '\"Size\"']",
+        "",
+        "[truth]\nx = 1",
+        "[truth.users]",
+        "[truth.users.miror.users_by_email]",
+        "[truth.'a b'.mirror.users_by_email]",
+        "[truth.users.mirror.a]\nrenamed = { owner = 1 }",
+        "[truth.users.mirror.a]\nrenamed = ['owner']",
+        "[truth.users.mirror.a]\nleft_out = 'note'",
+        "[truth.users.mirror.a]\nleft_out = ['note', 'note']",
+        "[truth.users.mirror.a]\nnote = 'note'",
+        "version = 1",
+    ],
+)
+def test_the_schema_takes_what_the_reader_takes(text: str) -> None:
+    assert is_valid(text) is is_taken(text)
+
+
+def test_every_example_of_the_page_is_read() -> None:
+    blocks = pages.page_text().split("```toml\n")[1:]
+    assert blocks
+    for block in blocks:
+        read_declaration(block.partition("```")[0], "page")
+
+
+@pytest.mark.parametrize("word", FORMS)
+def test_every_part_of_a_form_is_on_the_page(word: str) -> None:
+    text = pages.PAGE.read_text()
+    for part in FORMS[word].parts:
+        assert f"| `{part.name}` | {part.meaning} |" in text
+
+
+def test_a_page_that_is_out_of_date_is_written_anew(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(pages, "PAGE", tmp_path / "declarations.md")
+    monkeypatch.setattr(pages, "SCHEMA", tmp_path / "projections.schema.json")
+    assert pages.main(["--check"]) == 1
+    assert "python -m mailmend.admin.projections.pages" in capsys.readouterr().err
+    assert pages.main([]) == 0
+    assert pages.main(["--check"]) == 0

@@ -1,0 +1,37 @@
+"""What a check of declared tables cannot see."""
+
+import pytest
+
+from mailmend.model.keyspace import Schema, View
+from mailmend.model.projections.declaration_file import read_declaration
+from mailmend.model.table import Table, columns
+from mailmend.repair.declared import declared_families
+from mailmend.repair.unseen import unseen_by
+
+USERS = Table("users", columns("user_id uuid", "at int", "email text", static="plan text"))
+BY_EMAIL = Table("by_email", columns("email text", regular="user_id uuid, note text, size int"))
+VIEW = View(Table("a_view", columns("email text")), "users", "")
+LIVE = Schema((), (USERS, BY_EMAIL, Table("logins", columns("day date"))), views=(VIEW,))
+TEXT = '[truth.users.mirror.by_email]\nleft_out = ["note"]'
+
+
+@pytest.mark.parametrize(
+    ("table", "why"),
+    [
+        ("by_email", "note is not compared: the file leaves it out"),
+        ("by_email", "size is not compared: no column of users gives it"),
+        ("by_email", "a row of users without email has no row there"),
+        ("users", "plan is a static column"),
+        ("logins", "the file does not declare it"),
+        ("a_view", "it is a materialised view of users"),
+    ],
+)
+def test_what_is_not_looked_at_is_named(table: str, why: str) -> None:
+    families = declared_families("shop", read_declaration(TEXT, "shop.toml"), LIVE)
+    assert (table, why) in unseen_by(families, LIVE)
+
+
+def test_rows_that_claim_one_place_are_named() -> None:
+    families = declared_families("shop", read_declaration(TEXT, "shop.toml"), LIVE)
+    whys = [why for _, why in unseen_by(families, LIVE)]
+    assert any("which is right (CLASH)" in why for why in whys)
