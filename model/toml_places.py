@@ -12,11 +12,11 @@ from typing import Final
 TomlPath = tuple[str | int, ...]
 
 _BLANK: Final = re.compile(r"[ \t]*")
-_SPACE: Final = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
+_SPACE: Final = re.compile(r"(?:[ \t\r\n]|#[^\n]*\n)*(?:#[^\n]*)?")
 _BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
 _TEXT: Final = re.compile(
-    r'"""(?:[^"\\]|\\[\s\S]|"{1,2}(?!"))*"{3,5}'
-    r"|'''(?:[^']|'{1,2}(?!'))*'{3,5}"
+    r'"""(?:(?:""?)?(?:[^"\\]|\\[\s\S]))*"{3,5}'
+    r"|'''(?:(?:''?)?[^'])*'{3,5}"
     r'|"(?:[^"\\\n]|\\.)*"'
     r"|'[^'\n]*'"
 )

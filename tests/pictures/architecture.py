@@ -127,8 +127,8 @@ ARCHITECTURE: Final = Picture(
             "mailmend COMMAND, page and HTTP, jobs, metrics",
             ("what any command needs, and one folder for each system",),
             (
-                "admin/frame admin/messages admin/schema admin/queue",
-                "admin/delivery admin/jobs admin/local admin/metrics",
+                "admin/frame admin/messages admin/projections admin/schema",
+                "admin/queue admin/delivery admin/jobs admin/local admin/metrics",
             ),
             "ours",
             columns=3,
