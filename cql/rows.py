@@ -9,7 +9,7 @@ Pure; types are CQL's own text, as a `Column` carries it.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
-from functools import cache
+from functools import cache, partial
 from typing import Any
 from uuid import UUID
 
@@ -104,19 +104,46 @@ def seen_reader(columns: Sequence[Column], timed: Sequence[Column]) -> Callable[
 
 
 def adaptation_of(kind: Any) -> Conversion | None:
-    """The conversion to the driver's form of a type with user types: fields in order instead of by name."""
-    if getattr(kind, "fieldnames", None):
-
-        def in_order(value: Any) -> Any:
-            if not isinstance(value, Mapping):
-                return value
-            return tuple(value.get(name) for name in kind.fieldnames)
-
-        return in_order
+    """The conversion to the driver's form: fields of a user type in order instead of by name."""
     parts = [adaptation_of(part) for part in getattr(kind, "subtypes", ())]
-    if len(parts) == 1 and (part := parts[0]):
-        return lambda value: [part(element) for element in value]
-    return None
+    names = getattr(kind, "fieldnames", None)
+    if names:
+        return partial(_fields_in_order, names, parts)
+    if not any(parts):
+        return None
+    match getattr(kind, "typename", ""):
+        case "map":
+            of_names, of_parts = parts
+            return partial(_adapted_map, of_names, of_parts)
+        case "tuple":
+            return partial(_adapted_parts, parts)
+        case _:
+            return partial(_adapted_elements, parts[0])
+
+
+def _fields_in_order(names: Sequence[str], parts: Sequence[Conversion | None], value: Any) -> Any:
+    if not isinstance(value, Mapping):
+        return value
+    return _adapted_parts(parts, [value.get(name) for name in names])
+
+
+def _adapted_parts(parts: Sequence[Conversion | None], value: Sequence[Any]) -> tuple[Any, ...]:
+    known = (*parts, *[None] * (len(value) - len(parts)))
+    return tuple(map(_adapted, known, value))
+
+
+def _adapted_elements(part: Conversion | None, value: Iterable[Any]) -> list[Any]:
+    return [_adapted(part, element) for element in value]
+
+
+def _adapted_map(of_names: Conversion | None, of_parts: Conversion | None, value: Mapping[Any, Any]) -> dict[Any, Any]:
+    return {_adapted(of_names, name): _adapted(of_parts, part) for name, part in value.items()}
+
+
+def _adapted(part: Conversion | None, value: Any) -> Any:
+    if part is None or value is None:
+        return value
+    return part(value)
 
 
 def adapted_values(

@@ -5,12 +5,13 @@ import json
 from collections import namedtuple
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
 import pytest
+from cassandra import cqltypes
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -41,6 +42,8 @@ from mailmend.model.operations import (
     Seen,
 )
 from mailmend.model.table import Column
+from mailmend.model.values import Duration, FarDate, FineTime, FrozenMap
+from tests.support.cells import SCALARS
 from tests.support.checkout import CHECKOUT
 from tests.support.tables import CELLS, COUNTERS
 
@@ -157,6 +160,19 @@ class TestAdaptation:
         adapt = adaptation_of(ListOfUserTypes)
         assert adapt is not None
         assert adapt(({"user": "a", "namespace": "b"},)) == [("b", "a")]
+
+    def test_user_types_within_maps_tuples_and_user_types_are_adapted_too(self) -> None:
+        path = cqltypes.UserType.make_udt_class("mail", "path", ("a", "b"), (cqltypes.UTF8Type, cqltypes.Int32Type))
+        outer = cqltypes.UserType.make_udt_class("mail", "outer", ("of",), (path,))
+        mapped = cqltypes.MapType.apply_parameters([cqltypes.UTF8Type, outer])
+        kind = cqltypes.TupleType.apply_parameters([mapped, cqltypes.Int32Type])
+        adapt = adaptation_of(kind)
+        value = (FrozenMap(k=FrozenMap(of=FrozenMap(a="x", b=1))), 5)
+
+        assert adapt is not None
+        stored = kind.serialize(adapt(value), 4)
+
+        assert normalised(kind.deserialize(stored, 4)) == value
 
     def test_plain_types_need_none(self) -> None:
         assert adaptation_of(str) is None
@@ -320,3 +336,26 @@ def test_a_scan_gives_rows_by_the_names_asked_for() -> None:
     of = answer_of(Scan(CELLS, ("k", "n")), collection_times=True)
 
     assert of(("a", 5)) == {"k": "a", "n": 5}
+
+
+@pytest.mark.parametrize(
+    ("ours", "kind"),
+    [
+        (date(2026, 5, 1), "date"),
+        (FarDate(2**31 - 1), "date"),
+        (time(1, 2, 3, 4), "time"),
+        (FineTime(1), "time"),
+        (Duration(1, -2, 3), "duration"),
+    ],
+)
+def test_days_times_and_durations_come_back_from_the_driver_as_they_went(ours: Any, kind: str) -> None:
+    """The driver writes our values, and reads values of its own types."""
+    _, codec = SCALARS[kind]
+    theirs = codec.deserialize(codec.serialize(ours, 4), 4)
+
+    assert normalised(theirs) == ours
+    assert normalised([theirs]) == (ours,)
+
+
+def test_a_set_of_maps_can_be_read() -> None:
+    assert normalised(SortedSet({"a": 1}, {"a": 2})) == frozenset({FrozenMap(a=1), FrozenMap(a=2)})
