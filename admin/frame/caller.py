@@ -1,12 +1,14 @@
 """What a caller lends a service while it works: functions for progress, findings, remarks and questions."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from mailmend.model.errors import UnsafeRequest
 from mailmend.model.ports import Progress, Silent
 from mailmend.model.projections.findings import Excess, Finding
+from mailmend.model.projections.projection import Projection
+from mailmend.model.table import Table
 
 Question = str | Excess
 """What a person is asked: a sentence, or more fixes than `--max-fixes` allows."""
@@ -31,6 +33,7 @@ class Caller:
         anonymous: whether users and mailboxes' paths are left out, in the report and elsewhere.
         stdout_is_json: whether stdout holds one JSON object, and nothing that a child process prints.
         name: who is on record as the one who ordered it; "": who runs this process.
+        tables: tables by the name of their projection, for the keys in a file of findings.
     """
 
     progress: Progress = field(default_factory=Silent)
@@ -43,6 +46,12 @@ class Caller:
     anonymous: bool = False
     stdout_is_json: bool = False
     name: str = ""
+    tables: dict[str, Table] = field(default_factory=dict)
+
+    def hear_of(self, projections: Iterable[Projection]) -> None:
+        """Findings may now be in these projections: their keys get the names of columns."""
+        for projection in projections:
+            self.tables[projection.name] = projection.table
 
 
 def ask_to_restore(caller: Caller) -> None:

@@ -14,7 +14,8 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from mailmend.admin.frame.caller import Caller, ignore
-from mailmend.model.catalog.mail import PATHS, PRIVATE, PROJECTIONS
+from mailmend.admin.frame.run_scopes import MAIL, RunScope
+from mailmend.model.catalog.mail import PATHS, PRIVATE
 from mailmend.model.errors import MailmendError
 from mailmend.model.instants import MICROS
 from mailmend.model.operations import Level, Read
@@ -81,9 +82,18 @@ _HOUR: Final = 3600 * MICROS
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One finding that is shown, without what it would have written."""
+    """One finding that is shown, without what it would have written.
+
+    Attributes:
+        of: the projection in which it is; None for mails in queues.
+        mailbox: in which it is; None for content, mails in queues and rows that are not mail.
+        is_mail: whether it is of James's tables.
+    """
 
     finding: Finding
+    of: Projection | None = None
+    mailbox: UUID | None = None
+    is_mail: bool = True
 
     @property
     def projection(self) -> str:
@@ -100,10 +110,6 @@ class Example:
     @property
     def result(self) -> str:
         return result_text(self.finding)
-
-    @property
-    def mailbox(self) -> UUID | None:
-        return mailbox_in(self.finding, PROJECTIONS.get(self.projection))
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,21 +148,36 @@ class Examples:
 
     Attributes:
         caller: gets each finding too.
+        scope: what the run looks at.
         plan: adds each finding to a plan that is made.
     """
 
     caller: Caller = field(default_factory=Caller)
+    scope: RunScope = MAIL
     plan: Callable[[Finding], None] = ignore
     kept: dict[tuple[str, str], list[tuple[str, Example]]] = field(default_factory=dict)
     mailboxes: dict[UUID, MailboxFindings] = field(default_factory=dict)
     elsewhere: int = 0
     hours: Counter[tuple[int, Verdict]] = field(default_factory=Counter)
 
+    def __post_init__(self) -> None:
+        if not self.scope.is_mail:
+            self.caller.hear_of(self.scope.projections.values())
+
     def take(self, finding: Finding) -> None:
         """Keep the finding where it is one of the first, and give it to the caller and to the plan."""
         self.add(finding)
         self.caller.finding(finding)
         self.plan(finding)
+
+    def _example(self, finding: Finding) -> Example:
+        of = self.scope.projections.get(finding.suspect.projection)
+        return Example(finding, of, self._mailbox(finding), self.scope.is_mail)
+
+    def _mailbox(self, finding: Finding) -> UUID | None:
+        if not self.scope.is_mail:
+            return None
+        return mailbox_in(finding, self.scope.projections.get(finding.suspect.projection))
 
     def add(self, outcome: Finding) -> None:
         if outcome.verdict is Verdict.AGREE and outcome.error is None:
@@ -168,17 +189,18 @@ class Examples:
         if len(seen) < EXAMPLES_MAX or key < seen[-1][0]:
             few = outcome.truths[:TRUTHS_SHOWN]
             kept = replace(outcome, truths=few, writes=(), condition=None, beside=())
-            insort(seen, (key, Example(kept)), key=lambda one: one[0])
+            insort(seen, (key, self._example(kept)), key=lambda one: one[0])
             del seen[EXAMPLES_MAX:]
 
     def _count(self, outcome: Finding) -> None:
-        mailbox = mailbox_in(outcome, PROJECTIONS.get(outcome.suspect.projection))
+        mailbox = self._mailbox(outcome)
         if mailbox in self.mailboxes or (mailbox is not None and len(self.mailboxes) < MAILBOXES_MAX):
             found = self.mailboxes.setdefault(mailbox, MailboxFindings())
             found.counts[outcome.verdict] += outcome.number
             if outcome.result is not Verdict.FIXED:
                 found.left[outcome.verdict] += outcome.number
-                if outcome.verdict in MENDABLE and outcome.suspect.projection != PATHS.mirror.name:
+                is_left = self.scope.is_only_reported(outcome.suspect.projection)
+                if outcome.verdict in MENDABLE and not is_left:
                     found.due.add(outcome.verdict)
         elif mailbox is not None:
             self.elsewhere += outcome.number

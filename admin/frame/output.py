@@ -6,6 +6,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import click
@@ -52,10 +53,16 @@ _TABLES: Mapping[str, Table] = {
 
 
 @contextmanager
-def findings_file(file: Path) -> Iterator[Callable[[Finding], None]]:
+def findings_file(
+    file: Path, tables: Mapping[str, Table] = MappingProxyType({})
+) -> Iterator[Callable[[Finding], None]]:
     """A function that writes each outcome as a line, unless the rows agreed after all.
 
     It holds rows of mails: a new file is for its owner alone, as a report is.
+
+    Args:
+        file: its name.
+        tables: as for `finding_json`; may still be filled.
 
     Raises:
         WrongUse: the file cannot be written; nothing half written stays.
@@ -64,19 +71,25 @@ def findings_file(file: Path) -> Iterator[Callable[[Finding], None]]:
 
         def write(outcome: Finding) -> None:
             if outcome.verdict is not Verdict.AGREE or outcome.error:
-                line = json.dumps(finding_json(outcome), ensure_ascii=False) + "\n"
+                line = json.dumps(finding_json(outcome, tables), ensure_ascii=False) + "\n"
                 with named_when_refused(file):
                     stream.write(line)
 
         yield write
 
 
-def finding_json(outcome: Finding) -> dict[str, Any]:
+def finding_json(
+    outcome: Finding,
+    tables: Mapping[str, Table] = MappingProxyType({}),
+) -> dict[str, Any]:
+    """The finding in JSON's types; its key has column names of `tables`, else of the catalog."""
+    projection = outcome.suspect.projection
+    table = tables.get(projection) or _TABLES.get(projection)
     return {
-        "projection": outcome.suspect.projection,
+        "projection": projection,
         "verdict": outcome.verdict.value,
         "result": outcome.result and outcome.result.value,
-        "key": _key_json(outcome.suspect.projection, outcome.suspect.key),
+        "key": _key_json(table, outcome.suspect.key),
         "truths": [_seen_json(seen) for seen in outcome.truths],
         "projected": outcome.projected and _seen_json(outcome.projected),
         "last_trace": outcome.last_trace,
@@ -85,8 +98,7 @@ def finding_json(outcome: Finding) -> dict[str, Any]:
     }
 
 
-def _key_json(projection: str, key: Key) -> Any:
-    table = _TABLES.get(projection)
+def _key_json(table: Table | None, key: Key) -> Any:
     if table is None:
         return [encode(value) for value in key]
     return _row_json(table.key_row(key))
@@ -136,7 +148,8 @@ class Output:
             refuse_unwritable(self.report)
         console = stderr_console()
         with ExitStack() as stack:
-            finding = stack.enter_context(self._findings())
+            tables = dict[str, Table]()
+            finding = stack.enter_context(self._findings(tables))
             progress: Progress = Silent()
             if not (self.quiet or self.no_progress):
                 progress = stack.enter_context(progress_on(console, SystemClock()))
@@ -157,6 +170,7 @@ class Output:
                 report=self.report is not None,
                 anonymous=self.anonymous,
                 stdout_is_json=self.as_json,
+                tables=tables,
             )
 
     @contextmanager
@@ -223,13 +237,13 @@ class Output:
             echo(f"Report: {file}")
 
     @contextmanager
-    def _findings(self) -> Iterator[Callable[[Finding], None]]:
+    def _findings(self, tables: Mapping[str, Table]) -> Iterator[Callable[[Finding], None]]:
         if self.findings is None:
             yield ignore
         elif self.findings == STDOUT:
-            yield lambda outcome: write_json(finding_json(outcome))
+            yield lambda outcome: write_json(finding_json(outcome, tables))
         else:
-            with findings_file(self.findings) as write:
+            with findings_file(self.findings, tables) as write:
                 yield write
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from mailmend.admin.frame.document import Grid, GridCell, RunbookLink, Styled
+from mailmend.admin.frame.run_scopes import MAIL, RunScope
 from mailmend.model.catalog.mail import MESSAGES, PATHS
 from mailmend.model.projections.verdicts import HARMLESS, MENDABLE, QUEUE_VERDICTS, Verdict
 from mailmend.model.texts import keyspace_option
@@ -24,6 +25,18 @@ MEANINGS: Mapping[Verdict, str] = {
     **{verdict: queue_verdict.meaning for verdict, queue_verdict in QUEUE_VERDICTS.items()},
 }
 """Every verdict in a few words."""
+
+_OF_ROWS: Final[Mapping[Verdict, str]] = {
+    Verdict.CLASH: "two rows of the source of truth claim one row",
+    Verdict.HIDDEN: "mended, but a delete after T hides it: the next repair mends it",
+}
+"""The verdicts whose words are others where rows are not mail."""
+
+
+def meaning_of(verdict: Verdict, scope: RunScope = MAIL) -> str:
+    if scope.is_mail:
+        return MEANINGS[verdict]
+    return _OF_ROWS.get(verdict, MEANINGS[verdict])
 
 
 def _queue_styles() -> dict[Verdict, str]:
@@ -64,6 +77,11 @@ _MENDED_WITH: Mapping[Verdict, str] = {
 }
 """The further options with which a repair mends what has this verdict."""
 
+_ROWS_MENDED_WITH: Final[Mapping[Verdict, str]] = dict.fromkeys(
+    MENDABLE | {Verdict.MOVED, Verdict.AHEAD, Verdict.HIDDEN}, ""
+)
+"""The same where rows are not mail."""
+
 
 def kinds(findings: Mapping[str, Mapping[Verdict, int]]) -> Iterator[tuple[str, Verdict, int]]:
     """Projection, verdict and number of each kind of findings, in one order everywhere."""
@@ -73,31 +91,46 @@ def kinds(findings: Mapping[str, Mapping[Verdict, int]]) -> Iterator[tuple[str, 
                 yield name, verdict, counts[verdict]
 
 
-def steps_grid(findings: Mapping[str, Mapping[Verdict, int]], keyspace: str, options: str = "") -> Grid:
+def steps_grid(
+    findings: Mapping[str, Mapping[Verdict, int]],
+    keyspace: str,
+    options: str = "",
+    scope: RunScope = MAIL,
+) -> Grid:
     """Findings of a report: what each kind means, its runbook, and the next command."""
     rows = []
     for name, verdict, count in kinds(findings):
         styled = Styled(verdict.value, STYLES[verdict])
         runbook: GridCell = ""
-        if page := runbook_of(name, verdict):
+        if page := runbook_of(name, verdict, scope):
             runbook = RunbookLink(page)
-        command = next_command(name, verdict, keyspace, options)
-        rows.append((name, styled, f"{count:,}", MEANINGS[verdict], runbook, command))
+        command = next_command(name, verdict, keyspace, options, scope)
+        rows.append((name, styled, f"{count:,}", meaning_of(verdict, scope), runbook, command))
     return Grid(f"Findings in {keyspace}", ("projection", "verdict", "count", "meaning", "runbook", "next"), rows)
 
 
-def steps_lines(left: Mapping[Verdict, int], keyspace: str) -> Iterator[str]:
+def steps_lines(
+    left: Mapping[Verdict, int],
+    keyspace: str,
+    scope: RunScope = MAIL,
+) -> Iterator[str]:
     """What a run left, with its meaning and the next command, as lines to be read and copied on a terminal."""
+    mirror = scope.families[0].mirror.name
     for verdict, count in left.items():
-        if page := RUNBOOKS.get(verdict):
+        if page := runbook_of(mirror, verdict, scope):
             line = f"Left, {verdict.value} {count:,}: mailmend runbook show {page}"
-            if command := next_command(MESSAGES.mirror.name, verdict, keyspace):
+            if command := next_command(mirror, verdict, keyspace, scope=scope):
                 line += f"; next: {command}"
             yield line
 
 
-def runbook_of(projection: str, verdict: Verdict) -> str:
+_OF_CLOCKS: Final = frozenset({Verdict.AHEAD, Verdict.HIDDEN})
+
+
+def runbook_of(projection: str, verdict: Verdict, scope: RunScope = MAIL) -> str:
     """The page on such a finding; "" where nothing is to be done."""
+    if not scope.is_mail and verdict in RUNBOOKS and verdict not in _OF_CLOCKS:
+        return EACH_VERDICT
     if verdict in MENDABLE and projection == PATHS.mirror.name:
         return EACH_VERDICT
     if verdict in MENDABLE and projection in _COUNTERS:
@@ -107,7 +140,13 @@ def runbook_of(projection: str, verdict: Verdict) -> str:
     return RUNBOOKS.get(verdict, "")
 
 
-def next_command(projection: str, verdict: Verdict, keyspace: str, options: str = "") -> str:
+def next_command(
+    projection: str,
+    verdict: Verdict,
+    keyspace: str,
+    options: str = "",
+    scope: RunScope = MAIL,
+) -> str:
     """What a person types next about such findings; it writes nothing yet. "" where no command of ours mends them.
 
     `options` are those that were typed with the command that found them.
@@ -116,17 +155,20 @@ def next_command(projection: str, verdict: Verdict, keyspace: str, options: str 
     asked = on
     if options:
         asked += f" {options}"
-    if projection == PATHS.mirror.name:
+    if scope.is_only_reported(projection):
         return ""
     if verdict in QUEUE_VERDICTS:
         return _queue_command(QUEUE_VERDICTS[verdict].mended, on)
     if verdict is Verdict.CLASH:
-        return f"mailmend check messages{asked} --findings clashes.jsonl"
-    if verdict is Verdict.HIDDEN:
+        return f"mailmend check {scope.checked}{asked} --findings clashes.jsonl"
+    if verdict is Verdict.HIDDEN and scope.is_mail:
         return f"mailmend repair lags{on} --dry-run"
-    if verdict not in _MENDED_WITH:
+    mended_with = _MENDED_WITH
+    if not scope.is_mail:
+        mended_with = _ROWS_MENDED_WITH
+    if verdict not in mended_with or not scope.repair:
         return ""
-    return f"mailmend repair messages{asked}{_MENDED_WITH[verdict]} --dry-run"
+    return f"mailmend {scope.repair}{asked}{mended_with[verdict]} --dry-run"
 
 
 def _queue_command(mended: str, on: str) -> str:

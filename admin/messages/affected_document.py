@@ -11,7 +11,7 @@ from uuid import UUID
 from mailmend.admin.frame.document import DIFFERS, Grid, GridCell, Heading, Part, Styled
 from mailmend.admin.frame.examples import TRUTHS_SHOWN, Affected, Example, Owner
 from mailmend.admin.frame.values import counts_json, instant_text, plain, printable
-from mailmend.model.catalog.mail import MESSAGES, PATHS, PROJECTIONS
+from mailmend.model.catalog.mail import MESSAGES, PATHS
 from mailmend.model.instants import MICROS
 from mailmend.model.operations import Seen
 from mailmend.model.projections.findings import Finding
@@ -184,18 +184,24 @@ def findings_parts(examples: Sequence[Example], affected: Affected, keyspace: st
 
     def place(example: Example) -> tuple[bool, bool, Owner, str]:
         owner = _owner(affected, example.mailbox)
-        return (example.mailbox is None, owner is None, owner or Owner("", ""), str(example.mailbox))
+        where = str(example.mailbox)
+        if not example.is_mail:
+            where = example.projection
+        return (example.mailbox is None, owner is None, owner or Owner("", ""), where)
 
     if examples:
         yield Heading("Findings, for example")
     for _, found in groupby(sorted(examples, key=place), place):
         group = list(found)
-        yield Heading(_place_text(affected, group[0].mailbox), 3)
+        yield Heading(_place_text(affected, group[0]), 3)
         for example in group:
             yield from _side_by_side(example, keyspace, anonymous=affected.anonymous, whole=whole)
 
 
-def _place_text(affected: Affected, mailbox: UUID | None) -> str:
+def _place_text(affected: Affected, example: Example) -> str:
+    mailbox = example.mailbox
+    if not example.is_mail:
+        return f"Rows of {example.projection}"
     if mailbox is None:
         return "Without a mailbox"
     owner = affected.owners.get(mailbox)
@@ -205,7 +211,7 @@ def _place_text(affected: Affected, mailbox: UUID | None) -> str:
 
 
 def _side_by_side(one: Example, keyspace: str, *, anonymous: bool, whole: bool) -> Iterator[Part]:
-    projection = PROJECTIONS.get(one.projection)
+    projection = one.of
     title = f"{one.verdict.value} in {one.projection}: {one.key} ({one.result})"
     if projection is None or not _rows_are_there(one, projection):
         yield title
@@ -214,7 +220,7 @@ def _side_by_side(one: Example, keyspace: str, *, anonymous: bool, whole: bool) 
     both = all(found.present) and any(column.differs for column in found.columns)
     shown = [column for column in found.columns if whole or column.differs or not both]
     hidden = frozenset[str]()
-    if anonymous and one.projection == PATHS.mirror.name:
+    if anonymous and one.is_mail and one.projection == PATHS.mirror.name:
         hidden = _PERSONAL
     heads = _heads(found, projection)
     timed = [any(column.written_at[side] is not None for column in shown) for side in range(len(heads))]
@@ -268,7 +274,8 @@ def _exact_command(one: Example, keyspace: str) -> str:
     """A message whose truth is there is looked at by its id, at once and exactly."""
     truths = one.finding.truths
     mended = one.finding.result is Verdict.FIXED or one.verdict not in MENDABLE
-    if mended or one.projection != MESSAGES.mirror.name or len(truths) != 1:
+    is_message = one.is_mail and one.projection == MESSAGES.mirror.name
+    if mended or not is_message or len(truths) != 1:
         return ""
     return f"mailmend repair messages {keyspace_option(keyspace)} --message {truths[0].row.get('messageid')} --dry-run"
 

@@ -16,6 +16,7 @@ from mailmend.admin.frame.caller import Caller
 from mailmend.admin.frame.cluster import OpenCluster
 from mailmend.admin.frame.examples import Affected, Example
 from mailmend.admin.frame.extras import import_or_name_extra
+from mailmend.admin.frame.run_scopes import MAIL, RunScope
 from mailmend.admin.frame.scan_options import ScanOptions
 from mailmend.admin.frame.settings import BlobsSettings, ConnectionSettings, parse_blobs, typed_as, without_secrets
 from mailmend.mailqueue.blobs.s3 import S3Settings
@@ -94,6 +95,7 @@ class CommandResult(MendingResult):
         queues: each mail queue; None where they were not looked at.
         garbage: what a garbage collection of their tables costs, or came to; None where none was asked for.
         affected: in whose mailboxes the findings are; None where no report tells it.
+        scope: what was looked at.
     """
 
     options: str = ""
@@ -101,6 +103,7 @@ class CommandResult(MendingResult):
     garbage: "GarbageCollection | None" = None
     affected: Affected | None = None
     stores: str = ""
+    scope: RunScope = MAIL
 
 
 def unseen(without: Sequence[str], bound: Bound, of_target: str | None = None) -> str | None:

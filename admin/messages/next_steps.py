@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from mailmend.admin.frame.run_scopes import MAIL, RunScope
 from mailmend.admin.frame.values import NOTHING_WRITTEN
-from mailmend.model.catalog.mail import REPORT_ONLY
 from mailmend.model.projections.verdicts import HARMLESS, MENDABLE, QUEUE_VERDICTS, Verdict, Why
 from mailmend.model.texts import keyspace_option
 from mailmend.repair.ledger.runs import RunKind
@@ -17,7 +17,12 @@ BEHIND_PAGE: Final = "table-was-restored"
 """The page for generators that are behind the messages."""
 
 
-def next_lines(summary: RepairResult, options: str = "", plan: Path | None = None) -> list[str]:
+def next_lines(
+    summary: RepairResult,
+    options: str = "",
+    plan: Path | None = None,
+    scope: RunScope = MAIL,
+) -> list[str]:
     """What to do next; a repair is named with the options that were given, a plan with its file."""
     keyspace = f" {keyspace_option(summary.keyspace)}"
     asked = keyspace
@@ -25,7 +30,7 @@ def next_lines(summary: RepairResult, options: str = "", plan: Path | None = Non
         asked += f" {options}"
     lines: list[str] = []
     if summary.kind is RunKind.CHECK:
-        lines += _after_check(summary, keyspace, asked)
+        lines += _after_check(summary, keyspace, asked, scope)
     elif summary.kind is RunKind.QUEUES:
         if not summary.run:
             lines.append(NOTHING_WRITTEN)
@@ -37,7 +42,7 @@ def next_lines(summary: RepairResult, options: str = "", plan: Path | None = Non
     elif summary.kind is RunKind.LAGS:
         lines += _after_messages(summary, f"mailmend repair lags{asked}", keyspace, plan)
     else:
-        lines += _after_messages(summary, f"mailmend repair messages{asked}", keyspace, plan)
+        lines += _after_messages(summary, f"mailmend {scope.repair}{asked}", keyspace, plan, scope)
     if summary.left.get(Verdict.LOST_CONTENT) or found_in(summary)[Verdict.LOST_CONTENT]:
         lines.append("Content is lost: mailmend runbook show content-is-lost")
     if summary.run and summary.fixed:
@@ -45,12 +50,12 @@ def next_lines(summary: RepairResult, options: str = "", plan: Path | None = Non
     return lines
 
 
-def _after_check(summary: RepairResult, keyspace: str, asked: str) -> list[str]:
+def _after_check(summary: RepairResult, keyspace: str, asked: str, scope: RunScope) -> list[str]:
     if summary.missing_columns or summary.missing_tables:
         verify = f"mailmend schema verify{keyspace}"
         return [f"Next: {verify} (it names the statement that adds what is missing)"]
     found = found_in(summary)
-    lines = _repair_of_messages(summary, asked)
+    lines = _repair_of_found(summary, asked, scope)
     if summary.generators:
         lines.append(f"Generators are behind: mailmend runbook show {BEHIND_PAGE}")
     lines += about_queues(found, keyspace, again=True)
@@ -67,13 +72,13 @@ _NEVER_MENDED: Final = _NEEDS_OTHER_OPTIONS | {Why.ONLY_REPORTED}
 """Why a second repair with the same options leaves what the first one left."""
 
 
-def _repair_of_messages(summary: RepairResult, asked: str) -> list[str]:
+def _repair_of_found(summary: RepairResult, asked: str, scope: RunScope) -> list[str]:
     """The repair that mends what a check found, or why a repair with these options mends nothing."""
     reported = 0
     found = Counter[Verdict]()
     for name, counts in summary.findings.items():
         mendable = {verdict: counts[verdict] for verdict in MENDABLE}
-        if name in REPORT_ONLY:
+        if scope.is_only_reported(name):
             reported += sum(mendable.values())
         else:
             found.update(mendable)
@@ -84,7 +89,7 @@ def _repair_of_messages(summary: RepairResult, asked: str) -> list[str]:
         scan = ""
         if reasons[Why.NEEDS_SCAN] >= may_change:
             scan = " --scan"
-        return [f"Next: mailmend repair messages{asked}{scan} --dry-run"]
+        return scope.before_repair or [f"Next: mailmend {scope.repair}{asked}{scan} --dry-run"]
     if reported:
         others[Why.ONLY_REPORTED] = reported
     whys = [f"{why.value} ({number:,})" for why, number in others.items()]
@@ -101,16 +106,19 @@ def _reasons_of_mendable(summary: RepairResult) -> Counter[Why]:
     return reasons
 
 
-def _after_messages(summary: RepairResult, again: str, keyspace: str, plan: Path | None) -> list[str]:
-    """After a repair, of messages or of lags, or after the plan of one."""
+def _after_messages(
+    summary: RepairResult, again: str, keyspace: str, plan: Path | None, scope: RunScope = MAIL
+) -> list[str]:
+    """After a repair, of messages, of lags or of declared tables, or after the plan of one."""
     if plan is None:
-        return _after_repair(summary, again, again)
+        return _after_repair(summary, again, again, scope)
     file = shlex.quote(str(plan))
-    lines = _after_repair(summary, f"{again} --plan {file}", f"mailmend apply {file}{keyspace}")
+    apply = f"mailmend apply {file}{keyspace}"
+    lines = _after_repair(summary, f"{again} --plan {file}", apply, scope)
     return [*_waiting(summary), *lines]
 
 
-def _after_repair(summary: RepairResult, again: str, done_by: str) -> list[str]:
+def _after_repair(summary: RepairResult, again: str, done_by: str, scope: RunScope) -> list[str]:
     """After a look: what does what would be done."""
     reasons = _reasons_of_mendable(summary)
     mendable = sum(summary.left.get(verdict, 0) for verdict in MENDABLE)
@@ -124,7 +132,7 @@ def _after_repair(summary: RepairResult, again: str, done_by: str) -> list[str]:
     if summary.run is not None:
         if mendable > 0 or summary.moved or summary.left.get(Verdict.AHEAD):
             return [f"Next: {again} (a second run mends what moved or was left)"]
-        return [*lines, *_hidden(summary)]
+        return [*lines, *_hidden(summary, again, scope)]
     due = summary.due.total()
     nothing = f"Nothing was written. A repair would mend {due:,}."
     if due:
@@ -134,15 +142,17 @@ def _after_repair(summary: RepairResult, again: str, done_by: str) -> list[str]:
     return [nothing, *lines]
 
 
-def _hidden(summary: RepairResult) -> list[str]:
+def _hidden(summary: RepairResult, again: str, scope: RunScope) -> list[str]:
     """The command for fixes that a later delete hides; a second run would mend them too."""
     number = summary.left.get(Verdict.HIDDEN, 0)
     if not number:
         return []
-    lags = f"mailmend repair lags {keyspace_option(summary.keyspace)}"
+    mended_by = again
+    if scope.is_mail:
+        mended_by = f"mailmend repair lags {keyspace_option(summary.keyspace)}"
     return [
         f"{number:,} HIDDEN were deleted within the margin, or by a clock that is ahead.",
-        f"Next: {lags} (it mends them after that time)",
+        f"Next: {mended_by} (it mends them after that time)",
     ]
 
 

@@ -18,6 +18,7 @@ from mailmend.admin.frame.examples import Affected, Example, Examples
 from mailmend.admin.frame.kinds import KEEP as KEEP_KIND
 from mailmend.admin.frame.kinds import duration_text
 from mailmend.admin.frame.options import ANONYMOUS, CONNECTION, FILE, FINDINGS, REPORT, flag, option
+from mailmend.admin.frame.run_scopes import MAIL, RunScope
 from mailmend.admin.frame.settings import ConnectionSettings
 from mailmend.admin.frame.values import plain, shown
 from mailmend.admin.frame.verdict_texts import steps_grid, steps_lines
@@ -25,7 +26,7 @@ from mailmend.admin.messages.affected_document import affected_json, findings_pa
 from mailmend.admin.messages.mending import CommandResult
 from mailmend.admin.messages.options import COUNTERS_AT_ONCE, RESULTS, RUN_ARGUMENT
 from mailmend.model.catalog.ledger import KEEP
-from mailmend.model.catalog.mail import MESSAGES, PROJECTIONS
+from mailmend.model.catalog.mail import MESSAGES
 from mailmend.model.errors import MailmendError
 from mailmend.model.ids import RunId
 from mailmend.model.instants import MICROS
@@ -56,6 +57,7 @@ class RunResult:
     run: Run
     examples: tuple[Example, ...]
     affected: Affected
+    scope: RunScope = MAIL
 
 
 def list_runs(connection: ConnectionSettings, since: timedelta = KEEP, *, everything: bool = False) -> RunsResult:
@@ -71,13 +73,13 @@ def list_runs(connection: ConnectionSettings, since: timedelta = KEEP, *, everyt
     return RunsResult(connection.keyspace, tuple(runs))
 
 
-def _explainer(run: Run) -> Callable[[Finding], Finding]:
+def _explainer(run: Run, scope: RunScope) -> Callable[[Finding], Finding]:
     """Adds the reason to what a run left after it had recorded it: the rest is in its summary."""
     policy = RepairPolicy(run.id, run.as_of)
     now = round((run.ended_at or run.started_at).timestamp() * MICROS)
 
     def explained(finding: Finding) -> Finding:
-        projection = PROJECTIONS.get(finding.suspect.projection)
+        projection = scope.projections.get(finding.suspect.projection)
         if finding.result is None or projection is None:
             return finding
         if run.undoes is not None and finding.result is Verdict.MOVED:
@@ -98,14 +100,15 @@ def show_run(connection: ConnectionSettings, run: UUID | str, caller: Caller) ->
     Raises:
         UnknownRun: no such run is kept.
     """
-    examples = Examples(caller)
     with open_cluster(connection) as opened:
         ledger = opened.known_ledger(run)
         found = ledger.get(ledger.id_of(run))
-        for outcome in map(_explainer(found), ledger.findings(found.id)):
+        scope = MAIL
+        examples = Examples(caller, scope)
+        for outcome in map(_explainer(found, scope), ledger.findings(found.id)):
             examples.take(outcome)
         affected = examples.affected(lambda: opened.cluster.keyspace(found.keyspace))
-    return RunResult(found, examples.sorted(), affected)
+    return RunResult(found, examples.sorted(), affected, scope)
 
 
 def affected(examples: Examples, opened: OpenCluster) -> Affected | None:
@@ -216,13 +219,13 @@ def run_document(result: RunResult) -> Document:
         back.append(f"To put it back: mailmend undo {run.id} {keyspace_option(run.keyspace)}")
     report = list(body)
     if found:
-        report.append(steps_grid(found, run.keyspace))
+        report.append(steps_grid(found, run.keyspace, scope=result.scope))
     report += by_verdict(by_name(run, "findings"))
     report += by_time(result.affected.hours)
     report += whose
     report += findings_parts(result.examples, result.affected, run.keyspace, whole=True)
     report += back
-    body += steps_lines(_by_verdict(by_name(run, "left")), run.keyspace)
+    body += steps_lines(_by_verdict(by_name(run, "left")), run.keyspace, result.scope)
     body += whose
     body += findings_parts(few, result.affected, run.keyspace, whole=False)
     body += back

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mailmend.admin.frame.document import Document, Grid, Part, Styled, Verbatim, by_time, by_verdict
 from mailmend.admin.frame.examples import EXAMPLES_MAX, Affected, Example
+from mailmend.admin.frame.run_scopes import MAIL, RunScope
 from mailmend.admin.frame.values import (
     counts_json,
     fields_json,
@@ -15,7 +16,7 @@ from mailmend.admin.frame.values import (
     plain,
     shown,
 )
-from mailmend.admin.frame.verdict_texts import EACH_VERDICT, MEANINGS, STYLES, kinds, steps_grid
+from mailmend.admin.frame.verdict_texts import EACH_VERDICT, STYLES, kinds, meaning_of, steps_grid
 from mailmend.admin.messages.affected_document import findings_parts, mailboxes_part
 from mailmend.admin.messages.mending import CheckedTopics, CommandResult
 from mailmend.admin.messages.next_steps import after_a_plan, found_in, next_lines
@@ -165,7 +166,7 @@ def summary_json(summary: RepairResult) -> dict[str, Any]:
 
 
 def _body(result: CommandResult) -> Iterator[Part]:
-    yield from _sums(result, _findings(result.summary))
+    yield from _sums(result, _findings(result.summary, result.scope))
     yield from queue_lines(result)
     yield from example_lines(result.examples)
     yield from _closing(result)
@@ -177,7 +178,8 @@ def _report(result: CommandResult) -> Iterator[Part]:
     affected = result.affected or Affected()
     yield from _closing(result)
     yield from page_lines(summary)
-    yield from _sums(result, steps_grid(summary.findings, summary.keyspace, result.options))
+    steps = steps_grid(summary.findings, summary.keyspace, result.options, result.scope)
+    yield from _sums(result, steps)
     yield from queue_lines(result)
     yield from by_verdict(counts_json(found_in(summary)))
     yield from by_time(affected.hours)
@@ -212,11 +214,11 @@ def _sums(result: CommandResult, findings: Grid) -> Iterator[Part]:
         yield Grid("Left, and why", ("verdict", "rows", "why"), stays)
 
 
-def _findings(summary: RepairResult) -> Grid:
+def _findings(summary: RepairResult, scope: RunScope) -> Grid:
     rows = []
     for name, verdict, count in kinds(summary.findings):
         styled = Styled(verdict.value, STYLES[verdict])
-        rows.append((name, styled, f"{count:,}", MEANINGS[verdict]))
+        rows.append((name, styled, f"{count:,}", meaning_of(verdict, scope)))
     return Grid(f"Findings in {summary.keyspace}", ("projection", "verdict", "count", "meaning"), rows)
 
 
@@ -278,7 +280,7 @@ def _closing(result: CommandResult) -> list[str]:
     summary = result.summary
     plan = result.plan
     if plan is None or result.queues is None:
-        return closing_lines(summary, result.options, plan)
+        return closing_lines(summary, result.options, plan, result.scope)
     keyspace = f" {keyspace_option(summary.keyspace)}"
     file = shlex.quote(str(plan))
     again = f"{keyspace} {result.options}".rstrip()
@@ -286,8 +288,10 @@ def _closing(result: CommandResult) -> list[str]:
     return [*sum_lines(summary), *after_a_plan(summary, again, file, f"mailmend apply {file}{done_by}")]
 
 
-def closing_lines(summary: RepairResult, options: str = "", plan: Path | None = None) -> list[str]:
-    return [*sum_lines(summary), *next_lines(summary, options, plan)]
+def closing_lines(
+    summary: RepairResult, options: str = "", plan: Path | None = None, scope: RunScope = MAIL
+) -> list[str]:
+    return [*sum_lines(summary), *next_lines(summary, options, plan, scope)]
 
 
 def sum_lines(summary: RepairResult) -> list[str]:
