@@ -38,7 +38,7 @@ COMMANDS: Final = CommandGroup(
         ),
         Late(
             "repair",
-            "Mend drift: messages, journalled lags, what queues have left, blobs.",
+            "Mend drift: messages, declared tables, journalled lags, what queues have left, blobs.",
             "mailmend.admin.messages.repair:REPAIR",
         ),
         Late("apply", "Do exactly what a plan says.", "mailmend.admin.messages.apply:APPLY"),

@@ -122,13 +122,17 @@ class ScanChoices(TypedDict, total=False):
 
 
 class CheckChoices(ScanChoices, total=False):
-    """How a check looks: the choices of `ScanChoices`, and one more.
+    """How a check looks: the choices of `ScanChoices`, and more.
 
     Attributes:
         no_recheck: whether suspects are reported without a second look.
+        projections: a file that declares tables, which are looked at instead of mail.
+        projection: a table that follows from the table `what`, which needs no file then.
     """
 
     no_recheck: bool
+    projections: str | Path
+    projection: str
 
 
 class UndoChoices(TypedDict, total=False):

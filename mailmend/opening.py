@@ -9,7 +9,7 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Final, Literal, Self, Unpack
+from typing import Final, Self, Unpack
 from uuid import UUID
 
 from mailmend.admin.frame.caller import Caller
@@ -145,7 +145,7 @@ class Mailmend:
 
     def check(
         self,
-        what: Literal["all", "messages", "queues"] = "all",
+        what: str = "all",
         *,
         caller: Caller | None = None,
         **choices: Unpack[CheckChoices],
@@ -153,7 +153,8 @@ class Mailmend:
         """Find drift, without writing anything: what `mailmend check` does.
 
         Args:
-            what: messages, queues where the keyspace has them, or both with the paths of mailboxes.
+            what: messages, queues where the keyspace has them, or both with the paths of mailboxes;
+                with `projections` or `projection` the name of a table.
             caller: receives findings and progress while they come.
             choices: how to look.
 
@@ -166,7 +167,8 @@ class Mailmend:
         """
         blobs = None
         pulsar = None
-        if what != "messages":
+        is_mail = choices.get("projections") is None and choices.get("projection") is None
+        if is_mail and what != "messages":
             blobs = self._settings.checked_blobs(what)
             pulsar = self._settings.checked_pulsar(what)
         chosen = self._settings.chosen(CHECK, choices, words=(what,))
@@ -318,7 +320,7 @@ class AsyncMailmend:
 
     async def check(
         self,
-        what: Literal["all", "messages", "queues"] = "all",
+        what: str = "all",
         *,
         caller: Caller | None = None,
         **choices: Unpack[CheckChoices],

@@ -165,7 +165,7 @@ def simulate(request: SimulateRequest, caller: Caller) -> Simulation:
         wanted = request.wanted(instant_of(opened.clock.micros()))
         ledger = at_ledger(opened)
         scan = request.scanning
-        engine = chosen_engine(ledger, scan, caller.remark, DELIVERY_ATTEMPT)
+        engine = chosen_engine(ledger, scan, caller.remark, (DELIVERY_ATTEMPT,))
         pace = Pace(scan.rows_per_second, opened.clock)
         record = attempt_record(ledger, engine, wanted, scan.level, pace, progress=caller.progress)
         try:

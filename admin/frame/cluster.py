@@ -404,12 +404,20 @@ def spark_source(opened: OpenCluster, engine: Engine, level: Level, pace: Pace) 
 
 
 def chosen_engine(
-    opened: OpenCluster, scan: ScanOptions, remark: Callable[[str], None], largest: Table = MESSAGES.truth
+    opened: OpenCluster,
+    scan: ScanOptions,
+    remark: Callable[[str], None],
+    truths: Sequence[Table] = (MESSAGES.truth,),
 ) -> Engine:
-    """The engine of a scan of the whole keyspace; `auto` goes by the estimated rows of `largest`, and remarks which."""
+    """The engine of a scan of whole tables.
+
+    `auto` goes by the estimated rows of the largest of `truths`, and remarks which engine it is.
+    """
 
     def rows() -> int | None:
-        return estimated_rows(opened.sizes().get(largest.name))
+        sizes = opened.sizes()
+        estimates = [estimated_rows(sizes.get(table.name)) for table in truths]
+        return max((rows for rows in estimates if rows is not None), default=None)
 
     lacking = partial(_lacking_for_spark, opened.connection)
     engine = choose_engine(scan.engine, _asks_for_spark(scan), rows, lacking)

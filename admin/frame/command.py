@@ -142,6 +142,8 @@ class CommandGroup:
     Attributes:
         settings: names that the group's table of the settings file may hold, for all of its commands; None: it holds
             tables that people name.
+        by_option: the command that is meant where this option is typed without the name of a
+            command.
         epilog: what its help says after the examples.
     """
 
@@ -152,6 +154,7 @@ class CommandGroup:
     examples: str = ""
     epilog: str = ""
     settings: frozenset[str] | None = frozenset()
+    by_option: Mapping[str, str] = field(default_factory=dict)
 
 
 class GroupedCommand(click.Command):
@@ -202,6 +205,17 @@ class DeclaredGroup(click.Group):
             command.name: command for command in declared.commands
         }
         self.settings = declared.settings
+        self.by_option = declared.by_option
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Insert the name of the command that an option stands for."""
+        if args and args[0] not in self.declared:
+            for word in args:
+                name = self.by_option.get(word.partition("=")[0])
+                if name is not None:
+                    args = [name, *args]
+                    break
+        return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return list(self.declared)
@@ -335,7 +349,7 @@ def _refuse_beside(command: Command, values: Values, context: click.Context) -> 
             continue
         for name in others:
             if context.get_parameter_source(name) is TYPED:
-                beside = f"{_typed(option, context)} {value}".strip()
+                beside = f"{_typed(option, context)} {value}".strip() or str(values[option])
                 what = f"{_typed(name, context)} has no effect with {beside}"
                 raise WrongUse(what, mend="Leave one of them out.")
 

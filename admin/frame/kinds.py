@@ -1,13 +1,14 @@
 """Kinds of option values: a wrong one is refused by the parser itself, with the option's name in the message."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
 import click
+from click.shell_completion import CompletionItem
 
 from mailmend.admin.frame.settings import KEEP_MAX, parse_keyspace, parse_port, parse_spark_setting
 from mailmend.cql.schema.risk import Risk
@@ -51,6 +52,38 @@ class ParsedValue(click.ParamType[Any]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         return _or_fail(self, param, ctx, lambda: self.parse(value))
+
+
+class Word(click.ParamType[str]):
+    """One of some words, which completion offers, or any other text."""
+
+    name = "word"
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self.words = words
+
+    def convert(
+        self,
+        value: Any,
+        param: click.Parameter | None,  # noqa: ARG002 - click's signature
+        ctx: click.Context | None,  # noqa: ARG002 - click's signature
+    ) -> str:
+        return str(value)
+
+    def shell_complete(
+        self,
+        ctx: click.Context,  # noqa: ARG002 - click's signature
+        param: click.Parameter,  # noqa: ARG002 - click's signature
+        incomplete: str,
+    ) -> list[CompletionItem]:
+        return [CompletionItem(word) for word in self.words if word.startswith(incomplete)]
+
+    def get_metavar(
+        self,
+        param: click.Parameter,  # noqa: ARG002 - click's signature
+        ctx: click.Context,  # noqa: ARG002 - click's signature
+    ) -> str:
+        return f"{'|'.join(self.words)}|TABLE"
 
 
 class Several(click.ParamType[frozenset[Any]]):

@@ -10,7 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 from hashlib import sha256
@@ -27,6 +27,7 @@ from mailmend.admin.frame.plan_lines import (
     seconds,
     suspect_of_messages,
     suspect_of_queues,
+    suspect_of_tables,
     text,
     texts,
 )
@@ -42,6 +43,7 @@ from mailmend.model.projections.findings import Finding, RepairPolicy, Suspect
 from mailmend.model.projections.verdicts import MENDABLE, Verdict, Why
 from mailmend.model.texts import keyspace_option
 from mailmend.repair.ledger.before_images import BROKEN, image_digest, suspect_json
+from mailmend.repair.ledger.declared_runs import DECLARATION, TABLES
 
 T = TypeVar("T")
 
@@ -53,11 +55,15 @@ class PlanKind(StrEnum):
     """The commands that make plans."""
 
     MESSAGES = "repair messages"
+    TABLES = "repair tables"
     QUEUES = "repair queues"
     BLOBS = "repair blobs"
 
 
 _KINDS: Final = frozenset(PlanKind)
+_OF_ROWS: Final = frozenset({PlanKind.MESSAGES, PlanKind.TABLES})
+"""Plans whose lines are findings of rows."""
+
 _OWNER_ALONE: Final = 0o600
 _HEAD_BYTES_MAX: Final = 1_000_000
 _CLOSING_LINES: Final = 2
@@ -65,6 +71,7 @@ _CLOSING_LINES: Final = 2
 
 _LINES: Final[Mapping[PlanKind, Mapping[str, Callable[[Mapping[str, Any]], Any]]]] = {
     PlanKind.MESSAGES: {"suspect": suspect_of_messages},
+    PlanKind.TABLES: {"suspect": suspect_of_tables},
     PlanKind.QUEUES: {"suspect": suspect_of_queues, "mark": mark_of},
     PlanKind.BLOBS: {"blob": blob_of},
 }
@@ -72,7 +79,10 @@ _LINES: Final[Mapping[PlanKind, Mapping[str, Callable[[Mapping[str, Any]], Any]]
 
 
 def _anew(kind: PlanKind = PlanKind.MESSAGES) -> str:
-    return f"Make it anew, and let it be approved again: mailmend {kind} --plan FILE"
+    option = ""
+    if kind is PlanKind.TABLES:
+        option = " --projections FILE"
+    return f"Make it anew, and let it be approved again: mailmend {kind}{option} --plan FILE"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +95,9 @@ class PlanHead:
         options: what was typed, as a command line.
         policy: what may be done, and T as `as_of`, in JSON's types; in plans for queues and blobs also the `broker` and
             the store (`blobs`) that were looked at.
-        without, margin_seconds: only in plans for messages.
+        without, margin_seconds: only in plans for messages and declared tables.
+        declared: the declaration, as the run that applies the plan keeps it; only in plans for
+            declared tables.
     """
 
     kind: PlanKind
@@ -95,6 +107,7 @@ class PlanHead:
     policy: Mapping[str, Any]
     without: tuple[str, ...] = ()
     margin_seconds: float = 0.0
+    declared: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def as_of(self) -> int:
@@ -272,14 +285,15 @@ class PlanFile:
             self.head = _head_of(first)
         with self._refused("its counts"):
             self.counts = _counts_of(sums)
-            if self.head.kind is PlanKind.MESSAGES:
+            if self.head.kind in _OF_ROWS:
                 self.verdicts  # noqa: B018 - each verdict is known
         self._check_lines()
 
     @property
-    def recorded(self) -> dict[str, str]:
+    def recorded(self) -> dict[str, Any]:
         """What the run that applies the plan keeps of it in the ledger."""
-        return {"plan": str(self.file), "seal": self.seal, "options": self.head.options}
+        kept = {"plan": str(self.file), "seal": self.seal, "options": self.head.options}
+        return {**kept, **self.head.declared}
 
     def suspects(self) -> Iterator[Suspect]:
         """The findings, to be looked at again."""
@@ -406,12 +420,27 @@ def _head_of(fields: Mapping[str, Any]) -> PlanHead:
         policy=_policy_of(fields["policy"]),
         without=tuple(texts(fields, "without")),
         margin_seconds=seconds(fields, "margin_seconds"),
+        declared=_declared_of(fields.get("declared", {})),
     )
-    if kind is PlanKind.MESSAGES:
+    need((DECLARATION in head.declared) is (kind is PlanKind.TABLES), "declared", "of its kind")
+    if kind in _OF_ROWS:
         _of_messages(head.repair_policy)
     else:
         need(set(head.policy) >= _NEEDED[kind], "its policy", f"with {', '.join(sorted(_NEEDED[kind]))}")
     return head
+
+
+def _declared_of(kept: Any) -> Mapping[str, Any]:
+    need(isinstance(kept, dict), "declared", "an object")
+    fields = dict(kept)
+    for name in ("projections", "named", DECLARATION):
+        if name in fields:
+            text(fields, name)
+    for form in fields.get(TABLES, {}).values():
+        texts(form, "key")
+        for column in form["columns"]:
+            text(form["columns"], column)
+    return fields
 
 
 _NEEDED: Final = {

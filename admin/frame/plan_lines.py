@@ -45,6 +45,13 @@ def suspect_of_messages(fields: Mapping[str, Any]) -> Suspect:
     return suspect
 
 
+def suspect_of_tables(fields: Mapping[str, Any]) -> Suspect:
+    """A finding in a declared table; whether it is one of the declaration's, binding tells."""
+    suspect = _planned_suspect(fields)
+    need(bool(suspect.key), "key", "a key")
+    return suspect
+
+
 def suspect_of_queues(fields: Mapping[str, Any]) -> Suspect:
     """What a cleanup found: of a queue, of a slice, or of a partition."""
     suspect = _planned_suspect(fields)

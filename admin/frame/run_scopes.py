@@ -1,6 +1,6 @@
 """What a run looks at: the families of its projections, and how the next command names them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -25,7 +25,7 @@ class RunScope:
     is_mail: bool = True
     checked: str = "messages"
     repair: str = "repair messages"
-    before_repair: list[str] = field(default_factory=list)
+    before_repair: Sequence[str] = ()
     projections: Mapping[str, Projection] = field(init=False, repr=False, compare=False)
     """By their names in findings."""
 

@@ -115,7 +115,7 @@ def steps_lines(
     scope: RunScope = MAIL,
 ) -> Iterator[str]:
     """What a run left, with its meaning and the next command, as lines to be read and copied on a terminal."""
-    mirror = scope.families[0].mirror.name
+    mirror = next((family.mirror.name for family in scope.families), "")
     for verdict, count in left.items():
         if page := runbook_of(mirror, verdict, scope):
             line = f"Left, {verdict.value} {count:,}: mailmend runbook show {page}"

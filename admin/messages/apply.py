@@ -18,6 +18,7 @@ from mailmend.admin.frame.options import FILE, PACE, ROWS_PER_SECOND, flag, opti
 from mailmend.admin.frame.plan_files import PlanFile, PlanKind, plan_in, spans_in
 from mailmend.admin.frame.scan_options import DELAY, MARGIN, SKEW, ScanOptions
 from mailmend.admin.frame.settings import QueueSettings
+from mailmend.admin.messages.bound_tables import BoundTables, mail_tables, tables_of_run
 from mailmend.admin.messages.mending import CommandResult, unseen
 from mailmend.admin.messages.options import COUNTERS_AT_ONCE, KEEP_OPTION, REPAIR_EXITS, RESULTS
 from mailmend.admin.messages.runs import affected
@@ -75,10 +76,14 @@ def apply(request: ApplyPlanRequest, caller: Caller) -> "CommandResult | BlobsRe
     """
     with plan_in(request.plan) as plan:
         head = plan.head
-        if head.kind is PlanKind.MESSAGES:
+        if head.kind in {PlanKind.MESSAGES, PlanKind.TABLES}:
             if request.typed:
-                raise WrongUse(f"{request.typed} has no effect on a plan of messages", mend="Leave it out.")
-            return _messages(request, plan, caller)
+                of = "messages"
+                if head.kind is PlanKind.TABLES:
+                    of = "tables"
+                what = f"{request.typed} has no effect on a plan of {of}"
+                raise WrongUse(what, mend="Leave it out.")
+            return _rows(request, plan, caller)
         if request.no_writers or request.yes:
             raise WrongUse("--no-writers and --yes have no effect on a plan of queues or blobs", mend="Leave them out.")
         settings = request.settings
@@ -101,8 +106,26 @@ def _refuse(request: ApplyPlanRequest, plan: PlanFile, opened: OpenCluster, tabl
     plan.head.refuse_old(opened.clock.micros(), request.max_age)
 
 
-def _messages(request: ApplyPlanRequest, plan: PlanFile, caller: Caller) -> CommandResult:
-    examples = Examples(caller)
+def _tables_of(plan: PlanFile, opened: OpenCluster) -> BoundTables:
+    """The tables of the plan: James's, or the tables of the declaration that the plan keeps.
+
+    Raises:
+        PlanRefused: it names a row that is in no table of its declaration.
+    """
+    tables = tables_of_run(opened, plan.head.declared, plan.file)
+    if tables is None:
+        return mail_tables(opened, (MESSAGES,), plan.head.without)
+    for suspect in plan.suspects():
+        projection = tables.scope.projections.get(suspect.projection)
+        if projection is None or len(suspect.key) != len(projection.key):
+            raise PlanRefused(
+                f"{plan.file} names a row of {suspect.projection}, which it does not declare",
+                mend="Make it anew, and let it be approved again: mailmend repair --projections FILE --plan PLAN",
+            )
+    return tables
+
+
+def _rows(request: ApplyPlanRequest, plan: PlanFile, caller: Caller) -> CommandResult:
     head = plan.head
     policy = plan.head.repair_policy
     connection = request.settings.connection
@@ -110,7 +133,9 @@ def _messages(request: ApplyPlanRequest, plan: PlanFile, caller: Caller) -> Comm
         ask_to_restore(caller)
     with open_cluster(connection) as opened:
         keyspace = opened.mail.name
-        bound = opened.bound((MESSAGES,), head.without)
+        bound_tables = _tables_of(plan, opened)
+        examples = Examples(caller, bound_tables.scope)
+        bound = bound_tables.bound
         _refuse(request, plan, opened, (table for family in bound.families for table in family.tables))
         runs = _runs_of(plan, opened, request.keep)
         settings = RepairSettings(
@@ -133,7 +158,14 @@ def _messages(request: ApplyPlanRequest, plan: PlanFile, caller: Caller) -> Comm
         summary = runner.repair(settings, tools, examples.take)
         whose = affected(examples, opened)
     summary.unseen = unseen(head.without, bound)
-    return CommandResult(summary, examples.sorted(), plan=request.plan, options=head.options, affected=whose)
+    return CommandResult(
+        summary,
+        examples.sorted(),
+        plan=request.plan,
+        options=head.options,
+        affected=whose,
+        scope=bound_tables.scope,
+    )
 
 
 def _runs_of(plan: PlanFile, opened: OpenCluster, keep: timedelta) -> list[Run]:

@@ -13,17 +13,28 @@ from mailmend.admin.frame.command import Command
 from mailmend.admin.frame.document import Document
 from mailmend.admin.frame.examples import Examples
 from mailmend.admin.frame.extras import import_or_name_extra
+from mailmend.admin.frame.kinds import Word
 from mailmend.admin.frame.options import CONNECTION, STAGING, flag
 from mailmend.admin.messages.blob_sources import BlobsWanted
 from mailmend.admin.messages.blobs import BlobsRequest, BlobsResult, blobs_document, repair_blobs
+from mailmend.admin.messages.bound_tables import (
+    WORDS,
+    BoundTables,
+    mail_tables,
+    tables_in_file,
+    tables_named,
+)
 from mailmend.admin.messages.mending import CheckRequest, CommandResult, ended, given, staged, unseen
 from mailmend.admin.messages.options import (
     BLOBS_WANTED,
     CHECKED_PULSAR,
     COUNTERS_AT_ONCE,
     MEASURED,
+    NOT_FOR_TABLES,
+    PROJECTIONS_FILE,
     SCANNING,
     TIMING,
+    WHAT_DEFAULT,
 )
 from mailmend.admin.messages.runs import affected
 from mailmend.admin.messages.shared_document import document_of
@@ -37,7 +48,7 @@ from mailmend.repair.mending.engine import RepairSettings
 
 
 def find_drift(request: CheckRequest, caller: Caller) -> CommandResult | BlobsResult:
-    """What `mailmend check` finds: in blobs, queues or messages."""
+    """What `mailmend check` finds: in blobs, queues, messages or declared tables."""
     if request.what != "blobs":
         return check(request, caller)
     assert isinstance(request.blobs, BlobsWanted), "the command line names them"
@@ -55,9 +66,19 @@ _QUEUES: Final = "mailmend.admin.queue.cleanup"
 
 
 def check(request: CheckRequest, caller: Caller) -> CommandResult:
-    """What `mailmend check` looks at: messages, all queues, or both, as far as the keyspace has them."""
+    """What `mailmend check` looks at: declared tables, messages, all queues, or both.
+
+    Raises:
+        WrongUse: neither a word nor the name of a declared projection.
+    """
+    if request.projections is not None or request.projection is not None:
+        return _check_tables(request, caller)
     if request.what not in {"all", "messages", "queues"}:
-        raise WrongUse(f"{request.what!r} is not looked at here", mend="Say all, messages or queues.")
+        raise WrongUse(
+            f"{request.what!r} is not looked at here",
+            mend=f"Say {', '.join(WORDS)}. A table is named with the table that follows from it: "
+            "mailmend check TRUTH PROJECTION; or with a file of projections: --projections FILE",
+        )
     with open_cluster(request.connection) as opened:
         if request.what == "queues":
             found: CommandResult = import_or_name_extra(_QUEUES).find_in_queues(request, caller, opened)
@@ -65,6 +86,31 @@ def check(request: CheckRequest, caller: Caller) -> CommandResult:
         if request.what == "messages" or not (opened.has_queues or request.pulsar):
             return _find_in_messages(request, caller, opened)
         return _check_both(request, caller, opened)
+
+
+def _check_tables(request: CheckRequest, caller: Caller) -> CommandResult:
+    """Find drift in tables that a person declares: no table of James is asked for."""
+    with open_cluster(request.connection) as opened:
+        return _find_in(request, caller, opened, _declared(request, opened))
+
+
+def _declared(request: CheckRequest, opened: OpenCluster) -> BoundTables:
+    if request.projections is None:
+        assert request.projection is not None, "a pair of tables is named"
+        return tables_named(opened, request.what, request.projection)
+    if request.projection is not None:
+        raise WrongUse(
+            "two tables are named next to a file of projections",
+            mend="Name one projection of the file, or leave --projections out.",
+        )
+    if request.what == WHAT_DEFAULT:
+        return tables_in_file(opened, request.projections)
+    if request.what in WORDS:
+        raise WrongUse(
+            f"{request.what} are not in a file of projections",
+            mend=f"A projection of that name is named in double quotes: '\"{request.what}\"'",
+        )
+    return tables_in_file(opened, request.projections, request.what)
 
 
 def _check_both(request: CheckRequest, caller: Caller, opened: OpenCluster) -> CommandResult:
@@ -126,13 +172,24 @@ def _with_unseen(messages: CommandResult, error: MailmendError) -> CommandResult
 def _find_in_messages(
     request: CheckRequest, caller: Caller, opened: OpenCluster, meanwhile: Callable[[], object] | None = None
 ) -> CommandResult:
-    """Find drift, without writing anything; `meanwhile` is called once, where lags are waited for."""
-    examples = Examples(caller)
-    skew = request.clock_skew.total_seconds()
     families: tuple[Family, ...] = FAMILIES
     if request.what == "messages":
         families = (MESSAGES,)
-    bound = opened.bound(families, request.without)
+    tables = mail_tables(opened, families, request.without)
+    return _find_in(request, caller, opened, tables, meanwhile)
+
+
+def _find_in(
+    request: CheckRequest,
+    caller: Caller,
+    opened: OpenCluster,
+    tables: BoundTables,
+    meanwhile: Callable[[], object] | None = None,
+) -> CommandResult:
+    """Find drift; `meanwhile` is called once, where lags are waited for."""
+    examples = Examples(caller, tables.scope)
+    skew = request.clock_skew.total_seconds()
+    bound = tables.bound
     settings = RepairSettings(
         keyspace=opened.mail.name,
         families=bound.families,
@@ -147,7 +204,7 @@ def _find_in_messages(
     )
     # Nothing is written, so any margin that covers the skew will do for the two looks at counters.
     counters = Timing(skew + STAMP_AGE_SECONDS + 1, skew, no_writers=request.no_writers)
-    engine = chosen_engine(opened, request, caller.remark)
+    engine = chosen_engine(opened, request, caller.remark, tables.truths)
     with staged(request.staging, opened, settings, caller) as (settings, area):
         tools = repair_tools(
             opened,
@@ -162,7 +219,13 @@ def _find_in_messages(
         ended(summary, area)
     summary.unseen = unseen(request.without, bound)
     summary.engine = engine
-    return CommandResult(summary, examples.sorted(), options=given(request), affected=affected(examples, opened))
+    return CommandResult(
+        summary,
+        examples.sorted(),
+        options=given(request),
+        affected=affected(examples, opened),
+        scope=tables.scope,
+    )
 
 
 def check_document(result: CommandResult | BlobsResult) -> Document:
@@ -181,12 +244,19 @@ CHECK: Final = Command(
     store, the check also looks whether mails that wait have their blobs. Over Pulsar it needs --broker too: it reads
     every mail of the namespace, and is refused if a topic cannot be read whole.
 
+    Other tables than mail: WHAT is a table, and PROJECTION a table with its rows under another
+    key. Columns of the same name are compared. --projections names a file that declares such
+    pairs; WHAT is then one of them. In double quotes each of the four words above is the name of
+    a table: `'"messages"'`.
+
     The generators of uids and modseqs (messageCounter, modseq) are compared with the messages: one that is behind
     is named with the statement that raises it (`generators` in the JSON, exit code 1).""",
     service="mailmend.admin.messages.check:find_drift",
     present="mailmend.admin.messages.check:check_document",
     options=(
-        click.Argument(["what"], type=click.Choice(["messages", "queues", "blobs", "all"]), default="all"),
+        click.Argument(["what"], type=Word(WORDS), default=WHAT_DEFAULT),
+        click.Argument(["projection"], required=False),
+        PROJECTIONS_FILE,
         *TIMING,
         COUNTERS_AT_ONCE,
         flag("--no-recheck", "Report raw suspects, without waiting and looking again."),
@@ -196,6 +266,8 @@ CHECK: Final = Command(
     shared=(BLOBS_WANTED, CHECKED_PULSAR, CONNECTION),
     output=MEASURED,
     alone={
+        "projection": NOT_FOR_TABLES,
+        "projections": NOT_FOR_TABLES,
         "what=queues": ("torn", "without", "no_writers", "anonymous", "staging"),
         "what=blobs": ("torn", "without", "no_writers", "no_recheck", "findings", "anonymous", "staging"),
     },
@@ -204,6 +276,8 @@ CHECK: Final = Command(
         mailmend check messages --engine local             without Spark
         mailmend check queues                              what sweeps have left, and what is wrong with queues
         mailmend check blobs --missing missing.jsonl       what nothing refers to, and what is not there
+        mailmend check users users_by_email -k shop        a table, and a table that follows from it
+        mailmend check --projections shop.toml -k shop     every pair of tables of the file
         mailmend check --report drift.html --findings drift.jsonl
         mailmend check --no-recheck --json | jq .findings  raw suspects, at once""",
     exits="0 no drift (leaks are reported and do not count), 1 confirmed drift, 2 wrong use, 3 some suspects could not "

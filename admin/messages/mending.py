@@ -41,15 +41,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckRequest(ScanOptions):
-    """`what` is "messages", "queues", "blobs" or "all" (the paths of mailboxes too).
+    """`what` is "messages", "queues", "blobs", "all" (paths of mailboxes too), or a table.
 
     Attributes:
+        projection: a table that follows from the table `what`; None: no pair of tables is named.
+        projections: the file that declares what is looked at; None: James's tables are.
         blobs: where the contents of mails in queues are; None: not looked at. Of blobs: a `BlobsWanted`.
         pulsar: whose topics' mails are looked at too, as `PulsarSettings`; None: no Pulsar is asked.
     """
 
     connection: ConnectionSettings
     what: str = "all"
+    projection: str | None = None
+    projections: Path | None = None
     no_recheck: bool = False
     blobs: "BlobsSettings | BlobsWanted | None" = None
     pulsar: PulsarSettings | None = None
@@ -121,6 +125,7 @@ def unseen(without: Sequence[str], bound: Bound, of_target: str | None = None) -
 _NOT_REPEATED = frozenset(
     {
         *("connection", "what", "dry_run", "plan", "no_recheck", "blobs", "store", "broker", "typed", "missing"),
+        *("projection", "projections", "named"),
         *("settings", "approved", "kind", "scanning"),
     }
 )

@@ -89,7 +89,9 @@ def _repair_of_found(summary: RepairResult, asked: str, scope: RunScope) -> list
         scan = ""
         if reasons[Why.NEEDS_SCAN] >= may_change:
             scan = " --scan"
-        return scope.before_repair or [f"Next: mailmend {scope.repair}{asked}{scan} --dry-run"]
+        if scope.before_repair:
+            return list(scope.before_repair)
+        return [f"Next: mailmend {scope.repair}{asked}{scan} --dry-run"]
     if reported:
         others[Why.ONLY_REPORTED] = reported
     whys = [f"{why.value} ({number:,})" for why, number in others.items()]

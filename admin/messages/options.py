@@ -88,6 +88,23 @@ SCANNING: Final = (
     ),
     WITHOUT,
 )
+WHAT_DEFAULT: Final = "all"
+PROJECTIONS_FILE: Final = option(
+    "--projections",
+    "A file (TOML) that declares tables and what follows from them: looked at instead of mail.",
+    type=FILE,
+    metavar="FILE",
+)
+PROJECTIONS_NEEDED: Final = option(
+    "--projections",
+    "A file (TOML) that declares tables and what follows from them.",
+    type=FILE,
+    metavar="FILE",
+    required=True,
+)
+NOT_FOR_TABLES: Final = ("torn", "without", "anonymous", "blobs", "broker", "missing")
+"""Options of mail, which have no effect on declared tables."""
+
 KEEP_OPTION: Final = option(
     "--keep", "How long before-images are kept.", type=KEEP, default=duration_text(KEEP_DEFAULT)
 )
@@ -123,6 +140,7 @@ COUNTERS_AT_ONCE: Final = flag("--no-writers", "Declare that no process writes: 
 RUN_ARGUMENT: Final = click.Argument(["run"], type=RUN, shell_complete=completed_runs)
 RESULTS: Final = (JSON, REPORT, ANONYMOUS, FINDINGS)
 MEASURED: Final = (*RESULTS, METRICS_FILE)
+MEASURED_TABLES: Final = (JSON, REPORT, FINDINGS, METRICS_FILE)
 REPAIR_EXITS: Final = (
     "0 nothing is left to mend, 1 drift is left (after --dry-run: there is drift), 2 wrong use, 3 some fixes failed "
     "(the other fixes are kept), 4 the cluster cannot be reached, 130 interrupted: run it again."
@@ -192,7 +210,13 @@ _OWN: Final = (
 )
 
 
+def _looks_at_tables(others: Values) -> bool:
+    return bool(others.get("projections") or others.get("projection"))
+
+
 def _build(own: Values, others: Values, context: click.Context) -> Any:
+    if _looks_at_tables(others):
+        return None
     if others.get("what", "blobs") != "blobs":
         return CHECKED_BLOBS.build(own, others, context)
     broker = _broker(own, context)
@@ -231,6 +255,8 @@ BLOBS_WANTED: Final = Shared("blobs", {"Blobs": (*BLOB_OPTIONS, *_OWN), "Broker"
 
 def _checked_pulsar(_own: Values, others: Values, context: click.Context) -> PulsarSettings | None:
     given = context.params
+    if _looks_at_tables(others):
+        return None
     looks = others["what"] in {"queues", "all"} and given["broker"] and not given.get("no_broker")
     if not looks or not is_pulsar(given["broker"]):
         return None

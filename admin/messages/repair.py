@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
@@ -11,17 +12,13 @@ import click
 
 from mailmend.admin.frame.caller import Caller, ask_to_restore
 from mailmend.admin.frame.cluster import OpenCluster, chosen_engine, lag_tools, open_cluster, owner_name, repair_tools
-from mailmend.admin.frame.command import JSON, Command, CommandGroup, Late
+from mailmend.admin.frame.command import Command, CommandGroup, Late
 from mailmend.admin.frame.examples import Examples
-from mailmend.admin.frame.kinds import VERDICT_NAMES, VERDICTS, Duration
-from mailmend.admin.frame.nodetool import NODETOOL
+from mailmend.admin.frame.kinds import VERDICT_NAMES, VERDICTS
 from mailmend.admin.frame.options import (
     CONNECTION,
-    FINDINGS,
     MAX_FIXES,
-    METRICS_FILE,
     PACE,
-    REPORT,
     ROWS_PER_SECOND,
     STAGING,
     WITHOUT,
@@ -31,29 +28,29 @@ from mailmend.admin.frame.options import (
 from mailmend.admin.frame.plan_files import PlanHead, PlanKind, plan_wanted
 from mailmend.admin.frame.scan_options import MARGIN, ScanOptions
 from mailmend.admin.frame.settings import ConnectionSettings, plain
+from mailmend.admin.messages.bound_tables import (
+    BoundTables,
+    mail_tables,
+    plan_keeps,
+    tables_in_file,
+)
 from mailmend.admin.messages.mending import CommandResult, ended, given, staged, unseen
 from mailmend.admin.messages.options import (
-    KEEP_OPTION,
-    MARGIN_OPTION,
     MEASURED,
     PLAN,
     REPAIR_EXITS,
     SCANNING,
-    SCANNING_ALL,
     TIMING,
     WRITING,
-    scanning_of,
 )
 from mailmend.admin.messages.runs import affected
-from mailmend.admin.queue.options import AGE_MAX, STORES_TYPED, queue_settings, unless
-from mailmend.mailqueue.rules.cleanup import MarksRule
 from mailmend.model.catalog.ledger import KEEP
 from mailmend.model.catalog.mail import MESSAGES
 from mailmend.model.errors import UnsafeRequest, WrongUse
 from mailmend.model.ids import MailboxId, MessageId
 from mailmend.model.projections.family import Family
 from mailmend.model.projections.findings import RepairPolicy
-from mailmend.model.projections.verdicts import MENDABLE, QUEUE_VERDICTS, Verdict
+from mailmend.model.projections.verdicts import MENDABLE, Verdict
 from mailmend.repair.clock import Timing, take_as_of
 from mailmend.repair.decisions.engines import Engine
 from mailmend.repair.mending import runner
@@ -70,6 +67,8 @@ class RepairRequest(ScanOptions):
 
     Attributes:
         plan: a file for the plan of what would be mended; nothing else is written.
+        projections: the file that declares what is mended; None: James's messages are.
+        named: one projection of that file; None: all of them.
     """
 
     connection: ConnectionSettings
@@ -88,6 +87,8 @@ class RepairRequest(ScanOptions):
     mailbox: tuple[UUID, ...] = ()
     user: tuple[str, ...] = ()
     scan: bool = False
+    projections: Path | None = None
+    named: str | None = None
 
     @property
     def verdicts(self) -> frozenset[Verdict]:
@@ -101,19 +102,21 @@ class RepairRequest(ScanOptions):
 def repair(request: RepairRequest, caller: Caller) -> CommandResult:
     """Mend drift after a second look, as of a moment before the scan; a dry run only looks, a plan is written down.
 
+    The tables are those that `request.projections` declares, else James's messages.
+
     Raises:
         UnsafeRequest: what may bring back deleted messages was not agreed to.
         FixLimit: more is due than `max_fixes` allows; nothing was written.
         LeaseHeld: another repair of the keyspace is at work.
     """
     _refuse_unasked_restore(request, caller)
-    examples = Examples(caller)
     with open_cluster(request.connection) as opened:
         target = target_of(opened, request)
-        bound = opened.bound((MESSAGES,), request.without)
+        tables = _tables_of(request, opened)
+        examples = Examples(caller, tables.scope)
         keyspace = opened.mail.name
-        options = _recorded_options(request, target)
-        settings = _settings_of(request, keyspace, bound.whole(keyspace), target, options)
+        options = {**_recorded_options(request, target), **tables.kept}
+        settings = _settings_of(request, keyspace, tables.whole(keyspace), target, options)
         if isinstance(target, TargetMessages):
             refuse_unknown(Pace(request.rows_per_second, opened.clock).over(opened.mail), settings.families[0], target)
         engine: Engine | None = None
@@ -121,7 +124,7 @@ def repair(request: RepairRequest, caller: Caller) -> CommandResult:
         if target:
             source = target
         else:
-            source = engine = chosen_engine(opened, request, caller.remark)
+            source = engine = chosen_engine(opened, request, caller.remark, tables.truths)
             options = {**options, "engine": engine.name}
         as_of: int | None = None
         if request.plan:
@@ -137,7 +140,8 @@ def repair(request: RepairRequest, caller: Caller) -> CommandResult:
             go_on = None
         with staged(staging, opened, settings, caller) as (settings, area):
             tools = repair_tools(opened, settings, source, caller.progress, keep=keep, staging=area, go_on=go_on)
-            plan = plan_wanted(request.plan, lambda: _head_of(request, caller, opened, settings))
+            head = partial(_head_of, request, caller, opened, settings, tables)
+            plan = plan_wanted(request.plan, head)
             with plan as writer:
                 if writer:
                     examples.plan = writer.add
@@ -149,7 +153,7 @@ def repair(request: RepairRequest, caller: Caller) -> CommandResult:
     of_target = None
     if target:
         of_target = target.unseen(summary.gaps)
-    summary.unseen = unseen(request.without, bound, of_target)
+    summary.unseen = unseen(request.without, tables.bound, of_target)
     summary.engine = engine
     return CommandResult(
         summary,
@@ -157,7 +161,14 @@ def repair(request: RepairRequest, caller: Caller) -> CommandResult:
         plan=request.plan,
         options=_typed_again(request, caller),
         affected=whose,
+        scope=tables.scope,
     )
+
+
+def _tables_of(request: RepairRequest, opened: OpenCluster) -> BoundTables:
+    if request.projections is not None:
+        return tables_in_file(opened, request.projections, request.named)
+    return mail_tables(opened, (MESSAGES,), request.without)
 
 
 def _typed_again(request: RepairRequest, caller: Caller) -> str:
@@ -167,18 +178,28 @@ def _typed_again(request: RepairRequest, caller: Caller) -> str:
     return given(request)
 
 
-def _head_of(request: RepairRequest, caller: Caller, opened: OpenCluster, settings: RepairSettings) -> PlanHead:
+def _head_of(
+    request: RepairRequest,
+    caller: Caller,
+    opened: OpenCluster,
+    settings: RepairSettings,
+    tables: BoundTables,
+) -> PlanHead:
     assert settings.as_of is not None, "a plan says its T"
     policy = asdict(settings.policy_of(settings.as_of, None))
     policy["only"] = sorted(verdict.value for verdict in policy["only"])
+    kind = PlanKind.MESSAGES
+    if not tables.scope.is_mail:
+        kind = PlanKind.TABLES
     return PlanHead(
-        kind=PlanKind.MESSAGES,
+        kind=kind,
         keyspace=settings.keyspace,
         tables=opened.identity(table for family in settings.families for table in family.tables),
         options=_typed_again(request, caller),
         without=request.without,
         margin_seconds=settings.timing.margin_seconds,
         policy=policy,
+        declared=plan_keeps(request, tables),
     )
 
 
@@ -400,79 +421,16 @@ REPAIR_LAGS: Final = Command(
     exits=REPAIR_EXITS,
 )
 
-_QUEUE_VERDICTS: Final = "\b\n    " + "\n    ".join(
-    f"{verdict.value:<17} {queue_verdict.meaning}" for verdict, queue_verdict in QUEUE_VERDICTS.items()
+_REPAIR_QUEUES: Final = Late(
+    "queues",
+    "Remove what the sweep of the mail queues has left.",
+    "mailmend.admin.messages.repair_queues:REPAIR_QUEUES",
 )
-_REPAIR_QUEUES: Final = Command(
-    name="queues",
-    summary="Remove what the sweep of the mail queues has left.",
-    about=f"""It cleans every queue of the keyspace: rows of finished mails in slices that are no longer browsed, also
-    before the content start, where no sweep looks; their blobs; starts that could move on; counts that are wrong. Both
-    tables are read whole, twice, the delay apart; a partition goes only if it was finished both times, and nothing goes
-    that was written after the first look began. James, workers and sweeps may run meanwhile. Mails that wait are never
-    touched. Removed rows do not come back: begin with --dry-run.
-
-    {_QUEUE_VERDICTS}
-
-    Marks hide what the broker may still deliver. Where they have no time to live (tables that James made) they stay,
-    unless --marks says what proves that no delivery needs them: `empty`, the broker holds no message of the queue at
-    either look, and nothing waits or is delayed; or `old`, no message at the broker is older than --marks-age.
-
-    In tables whose rows never expire, Cassandra alone gives no room back. --garbagecollect has each node rewrite
-    their SSTables without what is deleted, one node after the other. What it costs is shown, and asked about, before
-    anything is done: bytes, and seconds by one SSTable that is rewritten. Interrupted, the node at work goes on:
-    nodetool stop GARBAGE_COLLECT.""",
-    service="mailmend.admin.queue.cleanup:repair_queues",
-    present="mailmend.admin.messages.shared_document:document_of",
-    options=(
-        *TIMING,
-        flag("--dry-run", "Write nothing: look twice, and say what would be removed."),
-        PLAN,
-        option(
-            "--marks",
-            "Which marks without a row are removed, where marks never expire.",
-            type=click.Choice([rule.value for rule in MarksRule]),
-            default=MarksRule.KEEP.value,
-        ),
-        option("--marks-age", "With --marks old: only marks written longer ago.", type=Duration(AGE_MAX, zero=False)),
-        flag("--no-blobs", "Leave the blobs out: the blobs of removed rows stay, for stores whose ids are shared."),
-        flag("--garbagecollect", "Then give the room back at once: nodetool garbagecollect, node after node."),
-        option(
-            "--nodetool",
-            "How nodetool of the node {host} is called: 'ssh {host} nodetool'. mailmend passes it no credentials.",
-            default=NODETOOL,
-            metavar="COMMAND",
-        ),
-        flag("--yes", "Do not ask: do as --garbagecollect says."),
-        MARGIN_OPTION,
-        KEEP_OPTION,
-        *SCANNING_ALL,
-    ),
-    shared=(
-        scanning_of((*TIMING, *SCANNING_ALL)),
-        queue_settings(
-            broker=lambda given: given["marks"] == MarksRule.EMPTY.value,
-            blobs=lambda given: not given["no_blobs"] and (given["plan"] is not None or not given["dry_run"]),
-            blobs_if_named=unless("no_blobs"),
-            named=False,
-        ),
-        STORES_TYPED,
-    ),
-    output=(JSON, REPORT, FINDINGS, METRICS_FILE),
-    alone={"plan": ("garbagecollect", "yes", "keep")},
-    examples="""
-        mailmend repair queues --dry-run                      what would be removed
-        mailmend repair queues --plan plan.jsonl              the same, to be approved: then mailmend apply plan.jsonl
-        mailmend repair queues
-        mailmend repair queues --marks empty --dry-run        may marks go too? Stop what enqueues first
-        mailmend repair queues --marks old --marks-age 30d    no message at the broker is older than 30 days
-        mailmend repair queues --garbagecollect --nodetool 'ssh {host} nodetool'""",
-    exits="0 nothing is left to clean (marks without a row do not count), 1 something is left (after --dry-run: there "
-    "is something), 2 wrong use, 3 some partitions could not be removed or some node's garbage not collected, 4 cannot "
-    "reach; the same command goes on.",
+_REPAIR_TABLES: Final = Late(
+    "tables",
+    "Mend the tables of a file of projections.",
+    "mailmend.admin.messages.repair_tables:REPAIR_TABLES",
 )
-
-
 _REPAIR_BLOBS: Final = Late(
     "blobs",
     "Collect the blobs that nothing refers to any more.",
@@ -481,6 +439,9 @@ _REPAIR_BLOBS: Final = Late(
 
 REPAIR: Final = CommandGroup(
     name="repair",
-    summary="Mend drift: messages, journalled lags, what queues have left, blobs.",
-    commands=(REPAIR_MESSAGES, REPAIR_LAGS, _REPAIR_QUEUES, _REPAIR_BLOBS),
+    summary="Mend drift: messages, declared tables, journalled lags, what queues have left, blobs.",
+    about="""`mailmend repair --projections FILE` is short for
+    `mailmend repair tables --projections FILE`.""",
+    commands=(REPAIR_MESSAGES, _REPAIR_TABLES, REPAIR_LAGS, _REPAIR_QUEUES, _REPAIR_BLOBS),
+    by_option={"--projections": "tables"},
 )

@@ -23,6 +23,7 @@ from mailmend.admin.frame.settings import ConnectionSettings
 from mailmend.admin.frame.values import plain, shown
 from mailmend.admin.frame.verdict_texts import steps_grid, steps_lines
 from mailmend.admin.messages.affected_document import affected_json, findings_parts, mailboxes_part
+from mailmend.admin.messages.bound_tables import mail_tables, scope_kept, tables_of_run
 from mailmend.admin.messages.mending import CommandResult
 from mailmend.admin.messages.options import COUNTERS_AT_ONCE, RESULTS, RUN_ARGUMENT
 from mailmend.model.catalog.ledger import KEEP
@@ -36,6 +37,7 @@ from mailmend.model.texts import keyspace_option
 from mailmend.repair.clock import Timing
 from mailmend.repair.decisions.left_sample import LEFT_SAMPLE
 from mailmend.repair.decisions.recheck import reason_of
+from mailmend.repair.ledger.declared_runs import DECLARATION, TABLES
 from mailmend.repair.ledger.runs import Run
 from mailmend.repair.mending.counters import CounterMender
 from mailmend.repair.mending.undo import NOT_UNDONE, USED_SINCE, UndoSettings, UndoTools, undoable
@@ -103,12 +105,27 @@ def show_run(connection: ConnectionSettings, run: UUID | str, caller: Caller) ->
     with open_cluster(connection) as opened:
         ledger = opened.known_ledger(run)
         found = ledger.get(ledger.id_of(run))
-        scope = MAIL
+        scope = _scope_of(found, opened, caller)
         examples = Examples(caller, scope)
         for outcome in map(_explainer(found, scope), ledger.findings(found.id)):
             examples.take(outcome)
         affected = examples.affected(lambda: opened.cluster.keyspace(found.keyspace))
     return RunResult(found, examples.sorted(), affected, scope)
+
+
+def _scope_of(run: Run, opened: OpenCluster, caller: Caller) -> RunScope:
+    """What the run looked at; without projections where its declared tables do not fit any more."""
+    on = replace(opened, connection=replace(opened.connection, keyspace=run.keyspace))
+    try:
+        tables = tables_of_run(on, run.options, run.id)
+    except MailmendError as error:
+        caller.remark(f"The rows are not shown: {error.what}.")
+        return scope_kept(run.options)
+    if tables is None:
+        return MAIL
+    for change in tables.changes:
+        caller.remark(f"Changed since the run: {change}.")
+    return tables.scope
 
 
 def affected(examples: Examples, opened: OpenCluster) -> Affected | None:
@@ -352,19 +369,20 @@ def undo(request: UndoRequest, caller: Caller) -> CommandResult:
     Raises:
         UnknownRun: no such run is kept.
     """
-    examples = Examples(caller)
     with open_cluster(request.connection) as opened:
         known = opened.known_ledger(request.run)
         run = RunId(known.id_of(request.run))
-        undoable(known, run, opened.mail.name)
-        families = opened.bound((MESSAGES,)).whole(opened.mail.name, may_leave_out=False)
+        undone = undoable(known, run, opened.mail.name)
+        tables = tables_of_run(opened, undone.options, run) or mail_tables(opened, (MESSAGES,))
+        families = tables.whole(opened.mail.name, may_leave_out=False)
+        examples = Examples(caller, tables.scope)
         settings = UndoSettings(
             run,
             opened.mail.name,
             families,
             dry_run=request.dry_run,
             owner=owner_name(),
-            options={"run": str(run), "no_writers": request.no_writers},
+            options={"run": str(run), "no_writers": request.no_writers, **_redone_by(undone)},
         )
         mail = opened.mail
         ledger = opened.ledger()
@@ -374,7 +392,15 @@ def undo(request: UndoRequest, caller: Caller) -> CommandResult:
         tools = UndoTools(mail, ledger, opened.clock, caller.progress, leases, counters)
         summary = undo_run(settings, tools, examples.take)
         whose = affected(examples, opened)
-    return CommandResult(summary, examples.sorted(), affected=whose)
+    if tables.changes:
+        summary.unseen = f"The tables have changed since that run: {'; '.join(tables.changes)}."
+    return CommandResult(summary, examples.sorted(), affected=whose, scope=tables.scope)
+
+
+def _redone_by(undone: Run) -> dict[str, Any]:
+    """What an undo keeps of the run's declaration, so that it can be undone as well."""
+    names = ("projections", "named", DECLARATION, TABLES)
+    return {name: undone.options[name] for name in names if name in undone.options}
 
 
 UNDO: Final = Command(

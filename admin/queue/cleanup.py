@@ -217,7 +217,7 @@ async def _cleaned(request: CleanupRequest, connections: QueueConnections, calle
     scan = request.scanning
     as_of = _as_of(request, opened)
     began = opened.clock.monotonic()
-    engine = chosen_engine(opened, scan, caller.remark, DELETED_MAILS)
+    engine = chosen_engine(opened, scan, caller.remark, (DELETED_MAILS,))
     settings = _cleanup_settings(request, as_of)
     result = RepairResult(opened.mail.name, request.kind, engine=engine)
     examples = Examples(caller)

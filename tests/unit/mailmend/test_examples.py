@@ -44,4 +44,4 @@ def test_every_example_runs_as_it_stands(
 def test_a_check_of_what_it_does_not_know_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster_in_memory(monkeypatch, ConnectionSettings().keyspace)
     with mailmend.open() as mail, pytest.raises(mailmend.MailmendError, match="'blobs'"):
-        mail.check("blobs")  # type: ignore[arg-type]
+        mail.check("blobs")

@@ -1,0 +1,183 @@
+"""The tables of a check, repair, apply or undo, bound to the live keyspace: mail, or declared ones.
+
+A declaration comes from a file, from two names of tables, or from the ledger: then it is the copy
+that a run or a plan keeps, whatever became of the file.
+"""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from mailmend.admin.frame.cluster import OpenCluster
+from mailmend.admin.frame.run_scopes import MAIL, RunScope
+from mailmend.admin.projections.projections import declared_in
+from mailmend.cql.introspect import live_schema
+from mailmend.model.catalog.mail import MESSAGES
+from mailmend.model.errors import SchemaMismatch, WrongUse
+from mailmend.model.projections.declarations import Declaration, cql_name
+from mailmend.model.projections.family import Family
+from mailmend.model.table import Table
+from mailmend.model.texts import keyspace_option, names_instead
+from mailmend.repair.binding import Bound
+from mailmend.repair.declared import declared_families, proposed_mirror
+from mailmend.repair.ledger.declared_runs import changes_since, kept_declaration, kept_of
+
+if TYPE_CHECKING:
+    from mailmend.admin.messages.repair import RepairRequest
+
+WORDS: Final = ("messages", "queues", "blobs", "all")
+"""What `mailmend check` looks at without a declaration; in double quotes each names a table."""
+
+
+@dataclass(frozen=True, slots=True)
+class BoundTables:
+    """What a run looks at.
+
+    Attributes:
+        bound: the families, and what the keyspace lacks of them.
+        scope: how documents show them.
+        kept: the options of a run that hold its declaration.
+        changes: what differs from the tables of an earlier run, each in a few words.
+    """
+
+    bound: Bound
+    scope: RunScope = MAIL
+    kept: Mapping[str, Any] = field(default_factory=dict)
+    changes: Sequence[str] = ()
+
+    @property
+    def truths(self) -> tuple[Table, ...]:
+        """The tables by whose size an engine is chosen."""
+        if self.scope.is_mail:
+            return (MESSAGES.truth,)
+        return tuple(family.truth for family in self.bound.families)
+
+    def whole(self, keyspace: str, *, may_leave_out: bool = True) -> tuple[Family, ...]:
+        """The families, where nothing is missing, so that rows may be written."""
+        return self.bound.whole(keyspace, may_leave_out=may_leave_out)
+
+
+def mail_tables(
+    opened: OpenCluster,
+    families: tuple[Family, ...],
+    without: Sequence[str] = (),
+) -> BoundTables:
+    return BoundTables(opened.bound(families, without))
+
+
+def tables_in_file(opened: OpenCluster, file: Path, name: str | None = None) -> BoundTables:
+    """The tables of a file of projections.
+
+    Args:
+        opened: the cluster.
+        file: of projections.
+        name: of a projection, or of a truth; None: all of them.
+    """
+    declaration = declared_in(file).declaration
+    words = f"--projections {shlex.quote(str(file))}"
+    if name is not None:
+        declaration = narrowed(declaration, name)
+        words = f"{shlex.quote(name)} {words}"
+    return _bound(opened, declaration, _scope(words, f"repair {words}"))
+
+
+def tables_named(opened: OpenCluster, truth: str, projection: str) -> BoundTables:
+    """A truth and its mirror, without any file.
+
+    Raises:
+        WrongUse: the first name is one of the words of `mailmend check`.
+    """
+    if truth in WORDS:
+        quoted = f"'\"{truth}\"'"
+        raise WrongUse(
+            f"{truth} with the name of a table is not looked at",
+            mend=f"Name a table of that name in double quotes: mailmend check {quoted} {projection}",
+        )
+    live = live_schema(opened.cluster, opened.mail.name)
+    truth_name = cql_name(truth, "table name")
+    projection_name = cql_name(projection, "table name")
+    declaration = proposed_mirror(live, truth_name, projection_name)
+    words = shlex.join((truth, projection))
+    on = keyspace_option(opened.mail.name)
+    first = [
+        "To mend it, write these lines to a file, for example projections.toml:",
+        *[f"    {line}" for line in declaration.text.splitlines()],
+        f"Next: mailmend repair --projections projections.toml {on} --dry-run",
+    ]
+    return _bound(opened, declaration, _scope(words, "", first))
+
+
+def tables_of_run(
+    opened: OpenCluster,
+    options: Mapping[str, Any],
+    run: object,
+) -> BoundTables | None:
+    """The tables by the declaration that a run or a plan keeps; None where it is of mail.
+
+    Raises:
+        WrongUse: the tables have changed since, so that the declaration does not fit them any more.
+    """
+    declaration = kept_declaration(options, run)
+    if declaration is None:
+        return None
+    changes = changes_since(options, live_schema(opened.cluster, opened.mail.name))
+    try:
+        bound = _bound(opened, declaration, scope_kept(options))
+    except SchemaMismatch as error:
+        what = "; ".join(changes) or error.what
+        raise WrongUse(
+            f"the tables of {run} are not as they were: {what}",
+            mend=f"Give them these columns again; see: mailmend runs show {run}",
+        ) from error
+    return replace(bound, changes=changes)
+
+
+def plan_keeps(request: "RepairRequest", tables: BoundTables) -> Mapping[str, Any]:
+    """What a plan keeps of a declaration, as the run that applies it does; nothing for mail."""
+    if tables.scope.is_mail:
+        return {}
+    named = {"projections": str(request.projections), "named": request.named}
+    return {name: value for name, value in {**named, **tables.kept}.items() if value is not None}
+
+
+def scope_kept(options: Mapping[str, Any]) -> RunScope:
+    """How a run of declared tables is named, by the options that it keeps; without any families."""
+    words = []
+    if options.get("named"):
+        words.append(shlex.quote(str(options["named"])))
+    words.append(f"--projections {shlex.quote(str(options.get('projections', 'FILE')))}")
+    text = " ".join(words)
+    return _scope(text, f"repair {text}")
+
+
+def _scope(checked: str, repair: str, before_repair: Sequence[str] = ()) -> RunScope:
+    """A scope of declared tables that are not bound yet."""
+    return RunScope((), is_mail=False, checked=checked, repair=repair, before_repair=before_repair)
+
+
+def _bound(opened: OpenCluster, declaration: Declaration, scope: RunScope) -> BoundTables:
+    keyspace = opened.mail.name
+    live = live_schema(opened.cluster, keyspace)
+    families = declared_families(keyspace, declaration, live)
+    kept = kept_of(declaration, families)
+    return BoundTables(Bound(families, (), ()), replace(scope, families=families), kept)
+
+
+def narrowed(declaration: Declaration, name: str) -> Declaration:
+    """The declaration of one projection, or of one truth with all of its projections.
+
+    Raises:
+        WrongUse: no truth and no projection has the name.
+    """
+    wanted = cql_name(name, "table name")
+    for truth in declaration.truths:
+        if truth.table == wanted:
+            return Declaration((truth,))
+        for mirror in truth.mirrors:
+            if mirror.table == wanted:
+                return Declaration((replace(truth, mirrors=(mirror,)),))
+    known = [truth.table for truth in declaration.truths]
+    known.extend(declaration.projections)
+    raise WrongUse(f"the file declares no {name}", mend=names_instead(wanted, known))

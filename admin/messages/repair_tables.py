@@ -1,0 +1,71 @@
+"""`mailmend repair tables`, or `mailmend repair --projections FILE`: drift of declared tables."""
+
+from typing import Final
+
+import click
+
+from mailmend.admin.frame.command import Command
+from mailmend.admin.frame.kinds import VERDICTS
+from mailmend.admin.frame.options import CONNECTION, MAX_FIXES, STAGING, flag, option
+from mailmend.admin.messages.options import (
+    MEASURED_TABLES,
+    PLAN,
+    PROJECTIONS_NEEDED,
+    REPAIR_EXITS,
+    SCANNING_ALL,
+    TIMING,
+    WRITING,
+)
+
+REPAIR_TABLES: Final = Command(
+    name="tables",
+    summary="Mend the tables of a file of projections.",
+    about="""The file declares a source of truth, and what follows from it. The repair reads every
+    table once, waits, looks at every suspect again, keeps what it overwrites (see `mailmend
+    undo`), and writes with a timestamp from before its scan, so that changes in the meantime win.
+    Only the tables that follow are written. A fix expires with its row of truth.
+
+    NAME is one projection of the file, or a source of truth with all that follows from it. The
+    ledger keeps the declaration with the run: undo goes by that copy, whatever becomes of the
+    file. A plan holds the declaration too.""",
+    service="mailmend.admin.messages.repair:repair",
+    present="mailmend.admin.messages.shared_document:document_of",
+    options=(
+        click.Argument(["named"], required=False, metavar="[NAME]"),
+        PROJECTIONS_NEEDED,
+        *TIMING,
+        flag("--dry-run", "Write nothing: look twice, and say what would be mended."),
+        PLAN,
+        option(
+            "--only",
+            "Only these: verdicts, separated by commas: PROJECT, AMEND, WITHDRAW.",
+            type=VERDICTS,
+            multiple=True,
+            metavar="VERDICT",
+        ),
+        MAX_FIXES,
+        option(
+            "--dangling",
+            "What becomes of denormalised rows without truth.",
+            type=click.Choice(["withdraw", "report"]),
+            default="withdraw",
+        ),
+        flag(
+            "--beat-ahead",
+            "Overwrite cells whose timestamps lie in the future, at once; a late writer loses.",
+        ),
+        *WRITING,
+        *SCANNING_ALL,
+        STAGING,
+    ),
+    shared=(CONNECTION,),
+    output=MEASURED_TABLES,
+    alone={"plan": ("max_fixes", "keep")},
+    examples="""
+        mailmend repair --projections shop.toml -k shop --dry-run            what would be mended
+        mailmend repair --projections shop.toml -k shop                      mend it
+        mailmend repair users_by_email --projections shop.toml -k shop       one table of the file
+        mailmend repair --projections shop.toml -k shop --plan plan.jsonl    then mailmend apply
+        mailmend undo RUN -k shop                                            put it back""",
+    exits=REPAIR_EXITS,
+)
