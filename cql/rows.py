@@ -17,7 +17,7 @@ from mailmend.cql.row_statements import Operation, selection_of
 from mailmend.model.cql_types import CqlType, parse_type
 from mailmend.model.operations import Applied, ChangeIf, PutIfAbsent, Read, RemoveIf, Scan, Seen
 from mailmend.model.table import Column, names_of
-from mailmend.model.values import Duration, FrozenMap, date_of, time_of
+from mailmend.model.values import CqlDuration, FrozenMap, date_of, time_of
 
 Conversion = Callable[[Any], Any]
 
@@ -51,7 +51,7 @@ def _of_days_and_times(value: Any) -> Any:
     if hasattr(value, "nanosecond_time"):
         return time_of(value.nanosecond_time)
     if hasattr(value, "nanoseconds"):
-        return Duration(value.months, value.days, value.nanoseconds)
+        return CqlDuration(value.months, value.days, value.nanoseconds)
     return value
 
 

@@ -5,7 +5,7 @@ module writes CQL text for rows.
 Timestamps are microseconds since 1970, as Cassandra has them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, TypeVar
@@ -85,13 +85,6 @@ class Seen:
     def newest(self) -> int | None:
         """The latest visible write in microseconds; None where no time can be read (a row of key columns only)."""
         return max(self.written_at.values(), default=None)
-
-
-def all_the_same(some: Sequence[Seen], others: Sequence[Seen]) -> bool:
-    """Whether two looks saw the same rows in the same order, with the same times."""
-    if len(some) != len(others):
-        return False
-    return all(seen.is_same(other) for seen, other in zip(some, others, strict=True))
 
 
 def cells_of(seen: Seen | None) -> Row:

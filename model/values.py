@@ -54,7 +54,7 @@ class FineTime:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Duration:
+class CqlDuration:
     """A duration of CQL: three numbers that are not converted into each other."""
 
     months: int
@@ -98,7 +98,7 @@ def exact_form(value: Any) -> Any:  # noqa: PLR0911 - one for each kind
             return _in_utc(value).isoformat()
         case date() | time():
             return value.isoformat()
-        case FarDate() | FineTime() | Duration():
+        case FarDate() | FineTime() | CqlDuration():
             return str(value)
         case _:
             return _exact_parts(value)

@@ -22,6 +22,7 @@ from mailmend.model.projections.projection import Mirror
 from mailmend.model.table import Canonical, Column, Kind, Table, identifier, names_of, spellings
 from mailmend.model.texts import names_instead
 from mailmend.model.toml_places import TomlPath
+from mailmend.repair.comparable import incomparable
 
 Names = Mapping[str, str]
 """Columns of a truth by columns of a projection."""
@@ -142,7 +143,14 @@ class _Binder:
             if truth is not None and table is not None:
                 bound = self.mirror(_Pair(own_path, truth, table), mirror)
                 if bound is not None:
-                    yield Family(bound)
+                    family = Family(bound)
+                    self._check_comparable(own_path, family)
+                    yield family
+
+    def _check_comparable(self, path: TomlPath, family: Family) -> None:
+        mend = "Leave the column out with left_out. A column of a key cannot be left out."
+        for problem in dict.fromkeys(incomparable(family)):
+            self.note(path, problem, mend)
 
     def table(self, path: TomlPath, spelling: str, what: str) -> Table | None:
         """The live table of a name; None where it is not there, or cannot be compared."""

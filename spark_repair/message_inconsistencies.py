@@ -33,6 +33,7 @@ from mailmend.model.ids import MailboxId
 from mailmend.model.ports import Progress
 from mailmend.model.projections.family import Family, Filter, projections_of
 from mailmend.model.projections.findings import Finding, RepairPolicy, Suspect
+from mailmend.model.projections.places import places_of
 from mailmend.model.projections.projection import Mirror, Projection
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.model.table import Table
@@ -294,7 +295,7 @@ class _FamilyCheck:
         rows = self.tables.scan(self.family.truth.spelling)
         truth = self._hold(truth_frame(self.family, rows, accept_torn=self.accept_torn), StorageLevel.MEMORY_AND_DISK)
         leaks, truth = self._content_suspects(truth)
-        wrong = [self._wrong(projections, truth) for projections in self.family.places]
+        wrong = [self._wrong(projections, truth) for projections in places_of(self.family)]
         groups = [self._hold(suspect, StorageLevel.DISK_ONLY) for suspect in self._group_suspects(truth)]
         return _Suspicious(self.family, truth, wrong, (*leaks, *groups))
 
@@ -365,7 +366,7 @@ class _Suspicious:
 
     def _suspects(self, *, keyed: bool) -> DataFrame:
         placed = []
-        for projections, found_wrong in zip(self.family.places, self.wrong, strict=True):
+        for projections, found_wrong in zip(places_of(self.family), self.wrong, strict=True):
             if keyed:
                 wrong = native.with_truth_keys(self.family, projections, found_wrong, self.truth)
             else:

@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from mailmend.model.projections.family import Condition, Content, Counts, Family, Filter, Group, Union
+from mailmend.model.projections.places import may_be_undemanded
 from mailmend.model.projections.projection import Mirror, Projection
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.model.table import Canonical, Column
@@ -201,7 +202,7 @@ def contents(content: Content, truth: DataFrame, rows: DataFrame) -> DataFrame:
 
 def demanding(projection: Projection, truth: DataFrame) -> DataFrame:
     """The truth rows that demand a row of the projection; must equal `Projection.is_demanded_by`."""
-    if not projection.may_be_undemanded:
+    if not may_be_undemanded(projection):
         return truth
     named = set(projection.key_sources)
     demanded = truth

@@ -503,16 +503,6 @@ class Family:
         return tuple(every)
 
     @property
-    def places(self) -> tuple[tuple[Mirror | Filter, ...], ...]:
-        """The mirror first, then filters: one group for each set of key columns of the truth."""
-        together: dict[tuple[frozenset[str], str | None], list[Mirror | Filter]] = {}
-        every: list[Mirror | Filter] = [self.mirror, *self.filters]
-        for projection in every:
-            key = (frozenset(projection.key_sources), projection.lone_source)
-            together.setdefault(key, []).append(projection)
-        return tuple(map(tuple, together.values()))
-
-    @property
     def tables(self) -> tuple[Table, ...]:
         """Every table that a check reads, the truth first."""
         return (self.truth, *(projection.table for projection in self.projections))

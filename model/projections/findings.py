@@ -1,7 +1,7 @@
 """Values that pass between the stages of a check or repair: suspects, findings, writes of a row."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, Literal
@@ -102,6 +102,13 @@ def _joined(one: Suspect, other: Suspect) -> Suspect:
     for name in {*one.wanted, *other.wanted}:
         wanted[name] = frozenset(one.wanted.get(name, ())) | frozenset(other.wanted.get(name, ()))
     return replace(one, truth_keys=keys, wanted=wanted)
+
+
+def all_the_same(some: Sequence[Seen], others: Sequence[Seen]) -> bool:
+    """Whether two looks saw the same rows in the same order, with the same times."""
+    if len(some) != len(others):
+        return False
+    return all(seen.is_same(other) for seen, other in zip(some, others, strict=True))
 
 
 def newest_of(truths: tuple[Seen, ...], projected: Seen | None) -> int | None:

@@ -13,22 +13,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
-from mailmend.model.operations import (
-    Change,
-    Conditional,
-    Put,
-    Read,
-    Remove,
-    Seen,
-    Write,
-    all_the_same,
-    cells_of,
-)
+from mailmend.model.operations import Change, Conditional, Put, Read, Remove, Seen, Write, cells_of
 from mailmend.model.projections.findings import (
     Finding,
     MovedVerdict,
     RepairPolicy,
     Suspect,
+    all_the_same,
     exactly,
     newest_of,
     row_back,
@@ -98,20 +89,6 @@ class Projection:
     def is_demanded_by(self, truth: Row) -> bool:
         """Whether a row can follow from the truth row: no key has a null or an empty partition."""
         return self.table.takes_key(self.key_of(truth))
-
-    @property
-    def may_be_undemanded(self) -> bool:
-        """Whether `is_demanded_by` may be false: the key of a truth row itself is always whole."""
-        whole = set(self.key_sources) <= set(self.truth.key_names)
-        return self.table.lone_partition is not None or not whole
-
-    @property
-    def lone_source(self) -> str | None:
-        """The truth's column behind `Table.lone_partition`."""
-        lone = self.table.lone_partition
-        if lone is None:
-            return None
-        return dict(self.key)[lone]
 
     def truth_part(self, key: Key) -> dict[str, Any]:
         """What a key of the projection tells of its truth row."""

@@ -25,6 +25,7 @@ from uuid import UUID
 from mailmend.model.errors import MailmendError
 from mailmend.model.projections.family import Condition, Counts, Family, Filter, Union
 from mailmend.model.projections.findings import Suspect
+from mailmend.model.projections.places import may_be_undemanded, places_of
 from mailmend.model.projections.projection import Mirror, Projection
 from mailmend.model.table import Key, Row, Table
 from mailmend.repair.joins.fingerprints import cells_at, fingerprinting
@@ -127,8 +128,8 @@ class Forms:
         self._conditions = family.conditions
         self._accept_torn = accept_torn
         self._place_of = packing(mirror.key_sources)
-        self.places = tuple(map(PlaceForms, family.places))
-        placed = [projection for projection, *_ in family.places]
+        self.places = tuple(map(PlaceForms, places_of(family)))
+        placed = [projection for projection, *_ in places_of(family)]
         keyed: list[Projection] = [*placed, *self.groups]
         if family.content:
             keyed.append(family.content)
@@ -189,7 +190,7 @@ class Forms:
 def _picking(projection: Projection, columns: Sequence[str]) -> Callable[[Packed], Packed]:
     """A function from a truth row's packed columns to a packed key; () where it demands no row."""
     pick = cells_at(map(columns.index, projection.key_sources))
-    if not projection.may_be_undemanded:
+    if not may_be_undemanded(projection):
         return pick
     empty: frozenset[Any] = frozenset()
     if projection.table.lone_partition is not None:

@@ -21,7 +21,7 @@ from mailmend.model.operations import Seen
 from mailmend.model.projections.findings import Finding, Suspect
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.model.table import Key
-from mailmend.model.values import Duration, FarDate, FineTime, FrozenMap
+from mailmend.model.values import CqlDuration, FarDate, FineTime, FrozenMap
 
 T = TypeVar("T")
 
@@ -51,7 +51,7 @@ def packed(value: Any) -> Any:  # noqa: PLR0911 - one case for each kind
             return {"list": list(map(packed, value))}
         case Mapping():
             return {"map": [[packed(name), packed(item)] for name, item in value.items()]}
-        case FarDate() | FineTime() | Duration():
+        case FarDate() | FineTime() | CqlDuration():
             return {type(value).__name__: list(astuple(value))}
         case _:
             raise MailmendError(
@@ -81,7 +81,7 @@ _UNPACK: Mapping[str, Callable[[Any], Any]] = {
     "map": lambda inner: FrozenMap((unpacked(name), unpacked(item)) for name, item in inner),
     "FarDate": lambda inner: FarDate(*map(_whole, inner)),
     "FineTime": lambda inner: FineTime(*map(_whole, inner)),
-    "Duration": lambda inner: Duration(*map(_whole, inner)),
+    "CqlDuration": lambda inner: CqlDuration(*map(_whole, inner)),
 }
 
 

@@ -195,10 +195,7 @@ def _near_reads(look: Look) -> list[Read]:
 
 def _with_near(look: Look, answers: Answers) -> Look:
     near = [next(iter(answer), None) for answer in answers]
-    mirrored = None
-    if look.projection is look.mirror or len(near) > 1:
-        mirrored = near[-1]
-    return replace(look, projected=near[0], mirrored=mirrored)
+    return replace(look, projected=near[0], mirrored=near[-1])
 
 
 def _content_reads(look: Look) -> list[Read]:

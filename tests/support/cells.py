@@ -10,7 +10,7 @@ from cassandra import cqltypes
 from hypothesis import strategies as st
 
 from mailmend.model.cql_types import CqlType, parse_type
-from mailmend.model.values import Duration, FrozenMap, date_of, time_of
+from mailmend.model.values import CqlDuration, FrozenMap, date_of, time_of
 
 _ID = UUID(int=1)
 _FEW = st.sampled_from
@@ -23,7 +23,7 @@ SCALARS: Mapping[str, tuple[st.SearchStrategy[Any], Any]] = {
     "date": (_FEW([date_of(days) for days in (0, 1, -800_000, 2**31 - 1, -(2**31))]), cqltypes.SimpleDateType),
     "decimal": (_FEW(list(map(Decimal, ("0", "0.0", "1", "1.0", "1.00", "1E+1", "10")))), cqltypes.DecimalType),
     "double": (_FEW([0.0, -0.0, 1.5, 0.1, float("inf"), float("nan")]), cqltypes.DoubleType),
-    "duration": (_FEW([Duration(0, 30, 0), Duration(1, 0, 0), Duration(0, 0, 1)]), cqltypes.DurationType),
+    "duration": (_FEW([CqlDuration(0, 30, 0), CqlDuration(1, 0, 0), CqlDuration(0, 0, 1)]), cqltypes.DurationType),
     "float": (_FEW([0.0, -0.0, 1.5, float("-inf"), float("nan")]), cqltypes.FloatType),
     "inet": (_FEW(["127.0.0.1", "::1", "127.0.0.2"]), cqltypes.InetAddressType),
     "int": (_FEW([0, 1, -1, 2**31 - 1]), cqltypes.Int32Type),

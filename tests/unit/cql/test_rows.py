@@ -42,7 +42,7 @@ from mailmend.model.operations import (
     Seen,
 )
 from mailmend.model.table import Column
-from mailmend.model.values import Duration, FarDate, FineTime, FrozenMap
+from mailmend.model.values import CqlDuration, FarDate, FineTime, FrozenMap
 from tests.support.cells import SCALARS
 from tests.support.checkout import CHECKOUT
 from tests.support.tables import CELLS, COUNTERS
@@ -345,7 +345,7 @@ def test_a_scan_gives_rows_by_the_names_asked_for() -> None:
         (FarDate(2**31 - 1), "date"),
         (time(1, 2, 3, 4), "time"),
         (FineTime(1), "time"),
-        (Duration(1, -2, 3), "duration"),
+        (CqlDuration(1, -2, 3), "duration"),
     ],
 )
 def test_days_times_and_durations_come_back_from_the_driver_as_they_went(ours: Any, kind: str) -> None:

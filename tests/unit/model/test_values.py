@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mailmend.model.table import Column, rows_agree
 from mailmend.model.values import (
-    Duration,
+    CqlDuration,
     FarDate,
     FineTime,
     FrozenMap,
@@ -58,7 +58,7 @@ def test_every_nanosecond_of_a_day_has_one_form(nanos: int) -> None:
     [
         (FineTime(3_723_000_000_001), "01:02:03.000000001"),
         (FarDate(5_000_000), "5000000 days since 1970-01-01"),
-        (Duration(1, 2, 3), "1mo2d3ns"),
+        (CqlDuration(1, 2, 3), "1mo2d3ns"),
         (time_of(1_000), str(time(0, 0, 0, 1))),
     ],
 )

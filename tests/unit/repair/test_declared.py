@@ -136,3 +136,13 @@ def test_a_proposed_mirror_leaves_out_what_only_the_projection_has() -> None:
     wider = BY_EMAIL.with_columns((*BY_EMAIL.columns, Column("note", "text")))
     declared = proposed_mirror(with_table(wider), "users", "users_by_email")
     assert declared.text == '[truth.users.mirror.users_by_email]\nleft_out = ["note"]\n'
+
+
+def test_a_key_whose_equal_values_are_not_one_key_is_refused() -> None:
+    """Cassandra tells 1.0 from 1.00 in a partition key, and Python does not."""
+    truth = Table("users", columns("user_id uuid", regular="email decimal, name text"))
+    priced = Table("users_by_email", columns("email decimal", regular="user_id uuid, name text"))
+    live = with_table(priced)
+    live = replace(live, tables=tuple(truth if table.name == "users" else table for table in live.tables))
+
+    assert "users_by_email.email has the type decimal, and is part of a key" in refused(BY_EMAIL_TEXT, live)

@@ -14,7 +14,7 @@ from mailmend.model.projections.findings import Finding
 from mailmend.model.projections.projection import Mirror
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.model.table import Key, Row, Table, columns
-from mailmend.model.values import Duration, FrozenMap, date_of, same_value, time_of
+from mailmend.model.values import CqlDuration, FrozenMap, date_of, same_value, time_of
 from mailmend.repair.clock import Timing
 from mailmend.repair.mending.engine import RepairSettings
 from mailmend.repair.mending.runner import RepairTools, check, repair
@@ -310,7 +310,7 @@ def measured(kind: str) -> Shop:
         ("list<double>", (float("nan"), 0.0), (float("nan"), -0.0)),
         ("map<text,decimal>", FrozenMap(a=Decimal(1)), FrozenMap(a=Decimal("1.0"))),
         ("date", date_of(2**31 - 1), date_of(2**31 - 2)),
-        ("duration", Duration(0, 30, 0), Duration(1, 0, 0)),
+        ("duration", CqlDuration(0, 30, 0), CqlDuration(1, 0, 0)),
         ("time", time_of(1), time_of(2)),
         ("frozen<set<frozen<map<text,int>>>>", frozenset({FrozenMap(a=1)}), frozenset({FrozenMap(a=2)})),
     ],

@@ -14,7 +14,7 @@ from mailmend.model.errors import MailmendError
 from mailmend.model.operations import Seen
 from mailmend.model.projections.findings import Finding, Suspect
 from mailmend.model.projections.verdicts import DETECTED, Verdict
-from mailmend.model.values import Duration, FarDate, FineTime, FrozenMap
+from mailmend.model.values import CqlDuration, FarDate, FineTime, FrozenMap
 from mailmend.repair.ledger.before_images import (
     image_digest,
     image_from,
@@ -75,7 +75,7 @@ def test_every_value_comes_back_as_it_was(value: Any) -> None:
         ({"a": (b"x",)},),
         FarDate(-800_000),
         FineTime(1),
-        Duration(1, -2, 3),
+        CqlDuration(1, -2, 3),
     ],
 )
 def test_rare_values_come_back_too(value: Any) -> None:
