@@ -116,7 +116,12 @@ if TYPE_CHECKING:
     from mailmend.model.operations import RemoveIf as RemoveIf
     from mailmend.model.operations import Seen as Seen
     from mailmend.model.ports import Progress as Progress
-    from mailmend.model.projections.family import Condition as Condition
+    from mailmend.model.projections.conditions import Condition as Condition
+    from mailmend.model.projections.conditions import Either as Either
+    from mailmend.model.projections.conditions import Every as Every
+    from mailmend.model.projections.conditions import IsNull as IsNull
+    from mailmend.model.projections.conditions import OneOf as OneOf
+    from mailmend.model.projections.conditions import RowCondition as RowCondition
     from mailmend.model.projections.family import Content as Content
     from mailmend.model.projections.family import Counts as Counts
     from mailmend.model.projections.family import Family as Family
@@ -262,8 +267,15 @@ _NAMES_IN: Final = {
         "Seen",
     ),
     "mailmend.model.ports": ("Progress",),
-    "mailmend.model.projections.family": (
+    "mailmend.model.projections.conditions": (
         "Condition",
+        "Either",
+        "Every",
+        "IsNull",
+        "OneOf",
+        "RowCondition",
+    ),
+    "mailmend.model.projections.family": (
         "Content",
         "Counts",
         "Family",

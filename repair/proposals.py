@@ -19,7 +19,7 @@ from mailmend.model.projections.declarations import (
     toml_text,
 )
 from mailmend.model.table import Column, Kind, Table, spellings
-from mailmend.repair.declared import is_plain
+from mailmend.repair.declared_binding import is_plain
 
 Mirrors = dict[str, list[DeclaredMirror]]
 """The mirrors of each truth, by its spelling."""

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from mailmend.model.keyspace import Schema
-from mailmend.model.projections.family import Family
-from mailmend.model.projections.projection import Mirror
+from mailmend.model.projections.family import Counts, Family, Union
+from mailmend.model.projections.projection import Mirror, Projection
 from mailmend.model.table import Kind, Table
 
 
@@ -21,6 +21,11 @@ def unseen_by(families: Sequence[Family], live: Schema) -> tuple[Unseen, ...]:
     found: dict[Unseen, None] = {}
     for family in families:
         found.update(dict.fromkeys(_of_mirror(family.mirror)))
+        for projection in family.projections:
+            found.update(dict.fromkeys(_of_key(projection)))
+        groups: tuple[Union | Counts, ...] = (*family.unions, *family.counts)
+        for group in groups:
+            found.update(dict.fromkeys(_of_group(group)))
     looked_at: set[str] = set()
     for family in families:
         for table in family.tables:
@@ -45,12 +50,27 @@ def _of_mirror(mirror: Mirror) -> Iterator[Unseen]:
                 why = f"{column.spelling} is not compared: the file leaves it out"
             yield Unseen(name, why)
     sources = mirror.key_sources
-    regular = [source for source in sources if not mirror.truth.column(source).in_key]
-    if regular:
-        yield Unseen(name, f"a row of {truth} without {' or '.join(regular)} has no row there")
     if not set(mirror.truth.key_names).issubset(sources):
         listed = ", ".join(sources)
         yield Unseen(name, f"of two rows of {truth} with the same {listed}, which is right (CLASH)")
+
+
+def _of_key(projection: Projection) -> Iterator[Unseen]:
+    truth = projection.truth
+    outside = [name for name in projection.key_sources if not truth.column(name).in_key]
+    if outside:
+        listed = " or ".join(outside)
+        why = f"a row of {truth.spelling} without {listed} has no row there"
+        yield Unseen(projection.name, why)
+
+
+def _of_group(group: Union | Counts) -> Iterator[Unseen]:
+    if isinstance(group, Union):
+        yield Unseen(group.name, f"elements of {group.column} that no row of the truth has")
+    for column in group.table.regular:
+        if column.name not in group.own_columns:
+            why = f"{column.spelling} is not compared: the file does not name it"
+            yield Unseen(group.name, why)
 
 
 def _statics(table: Table | None) -> Iterator[Unseen]:

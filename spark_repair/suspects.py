@@ -15,12 +15,22 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import and_, or_
 from typing import Any
+from uuid import UUID
 
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from mailmend.model.projections.family import Condition, Content, Counts, Family, Filter, Group, Union
+from mailmend.model.projections.conditions import (
+    CellConstant,
+    Condition,
+    Either,
+    Every,
+    IsNull,
+    OneOf,
+    RowCondition,
+)
+from mailmend.model.projections.family import Content, Counts, Family, Filter, Group, Union
 from mailmend.model.projections.places import may_be_undemanded
 from mailmend.model.projections.projection import Mirror, Projection
 from mailmend.model.projections.verdicts import Verdict
@@ -92,6 +102,34 @@ def bits_of(expressions: Iterable[Expression]) -> Expression:
     return total
 
 
+def holding(condition: RowCondition) -> Expression:
+    """Whether a condition holds, never null; must equal its `holds`. UUIDs are text here."""
+    match condition:
+        case Condition(column, value):
+            return sf.coalesce(cell_of(column), _literal(value=False)) == value
+        case OneOf(column, values):
+            constants = [_constant(value) for value in values]
+            return sf.coalesce(cell_of(column).isin(constants), _literal(value=False))
+        case IsNull(column, value):
+            return cell_of(column).isNull() == value
+        case Every(parts):
+            return reduce(and_, map(holding, parts), _literal(value=True))
+        case Either(parts):
+            return reduce(or_, map(holding, parts), _literal(value=False))
+        case _:
+            raise NotImplementedError(type(condition).__name__)
+
+
+def _literal(*, value: bool) -> Expression:
+    return sf.lit(value)
+
+
+def _constant(value: CellConstant) -> bool | int | str:
+    if isinstance(value, UUID):
+        return str(value)
+    return value
+
+
 def cell_of(name: str) -> Expression:
     """The column of exactly that name, dots included."""
     return sf.col(f"`{name}`")
@@ -116,7 +154,7 @@ class RowBits:
         """The bit of a truth row whose content is missing."""
         return 1
 
-    def holds(self, condition: Condition) -> int:
+    def holds(self, condition: RowCondition) -> int:
         return 2 + self.family.conditions.index(condition)
 
     def present(self, projection: Mirror | Filter) -> int:
@@ -144,7 +182,7 @@ def truth_frame(family: Family, rows: DataFrame, *, accept_torn: bool) -> DataFr
     torn = sf.lit(False)  # noqa: FBT003 - a literal of SQL
     if not accept_torn:
         torn = _lacks(mirror)
-    held = [sf.coalesce(cell_of(when.column), sf.lit(False)) == when.value for when in family.conditions]  # noqa: FBT003
+    held = [holding(when) for when in family.conditions]
     one, two = fingerprints(mirror.compared, _sources(mirror))
     return rows.select(
         *(cell_of(name) for name in family.truth.names if name in kept and name in rows.columns),

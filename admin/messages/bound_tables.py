@@ -175,9 +175,8 @@ def narrowed(declaration: Declaration, name: str) -> Declaration:
     for truth in declaration.truths:
         if truth.table == wanted:
             return Declaration((truth,))
-        for mirror in truth.mirrors:
-            if mirror.table == wanted:
-                return Declaration((replace(truth, mirrors=(mirror,)),))
+        if wanted in truth.projections:
+            return Declaration((truth.only(wanted),))
     known = [truth.table for truth in declaration.truths]
     known.extend(declaration.projections)
     raise WrongUse(f"the file declares no {name}", mend=names_instead(wanted, known))

@@ -50,6 +50,33 @@ $ mailmend projections verify shop.toml --keyspace shop      what does not fit, 
 $ mailmend projections show shop.toml                        the tables and what follows from what
 ```
 
+## Other kinds
+
+```toml
+[truth.users.mirror.users_by_team]
+
+[truth.users.filter.active_users_by_team]
+when = { state = ["active", "invited"], deleted_at = { null = true } }
+
+[truth.users.union.tags_of_team]
+column = "tags"
+
+[truth.users.count.users_of_team]
+counters = { total = {}, open = [{ state = "active" }, { state = { null = true } }] }
+
+[truth.users.content.profiles]
+```
+
+A condition is a table: each of its tests must hold. A test is a constant (text, whole number,
+boolean), a list of constants of which one must be equal, or `{ null = true }`. Null is never equal
+to a constant. In a list of tables, all tests of at least one table must hold. Types of tested
+columns: boolean, tinyint, smallint, int, bigint, text, ascii, uuid, timeuuid; `null` tests every
+column that is one cell.
+
+A truth with a filter, union, count or content needs a mirror too: it leads from a row to its truth.
+The key of a filter has the truth's partition key, or all columns of the key of a mirror. Groups
+share the first mirror's scan.
+
 ## Names
 
 A name is written as in CQL. Without double quotes its case has no effect. A name in double quotes
@@ -76,7 +103,9 @@ instead.
 | a key column of the projection without a column of the truth | the key of a row would be unknown |
 | a projection without the truth's partition key | no row of it would lead back to its truth |
 | two columns of different types | no value of one is a value of the other |
-| a table with counters | a counter has no write time |
+| a table with counters that is not a `count` | a counter has no write time |
+| a filter with columns outside its key | such a row is a copy, a `mirror` |
+| a union of other sets than text, int or bigint | both engines have to gather its elements |
 | a static column that is not left out | it is of a partition, not of a row |
 | a materialised view | the server derives it; declare tables that programs write |
 | a masked column | a read may give other values |

@@ -22,8 +22,16 @@ from mailmend.model.projections.declaration_file import (
     DeclarationFile,
     read_file,
 )
-from mailmend.model.projections.declarations import Declaration
-from mailmend.model.projections.family import Family
+from mailmend.model.projections.declarations import (
+    CONTENT,
+    COUNT,
+    FILTER,
+    MIRROR,
+    UNION,
+    Declaration,
+)
+from mailmend.model.projections.family import Content, Counts, Family, Filter, Union
+from mailmend.model.projections.projection import Mirror, Projection
 from mailmend.model.sizes import TableSize
 from mailmend.model.texts import Place, keyspace_option, printable
 from mailmend.repair.decisions.engines import estimated_rows
@@ -171,12 +179,8 @@ def _verified_parts(result: FileVerification) -> Sequence[Part]:
     followers = []
     for family in result.families:
         for projection in family.projections:
-            compared = [column.spelling for column in projection.table.columns]
-            if projection is family.mirror:
-                own = dict(family.mirror.sources)
-                compared = [name for name in compared if name in own]
-            row = (family.truth.spelling, "mirror", projection.name, ", ".join(compared))
-            followers.append(row)
+            names = ", ".join(_compared(projection))
+            followers.append((family.truth.spelling, kind_of(projection), projection.name, names))
     reads = []
     for read in result.reads:
         rows = "unknown"
@@ -198,17 +202,41 @@ def _verified_parts(result: FileVerification) -> Sequence[Part]:
 def _projections_json(families: Sequence[Family]) -> list[dict[str, Any]]:
     found = []
     for family in families:
-        mirror = family.mirror
-        found.append(
-            {
-                "truth": mirror.truth.name,
-                "kind": "mirror",
-                "table": mirror.table.name,
-                "key": dict(mirror.key),
-                "compared": dict(mirror.sources),
-            }
-        )
+        for projection in family.projections:
+            found.append(
+                {
+                    "truth": projection.truth.name,
+                    "kind": kind_of(projection),
+                    "table": projection.table.name,
+                    "key": dict(projection.key),
+                    "compared": _compared(projection),
+                }
+            )
     return found
+
+
+_KINDS: Final[Mapping[type[Projection], str]] = {
+    Mirror: MIRROR,
+    Filter: FILTER,
+    Union: UNION,
+    Counts: COUNT,
+    Content: CONTENT,
+}
+
+
+def kind_of(projection: Projection) -> str:
+    """The word for its kind in a file of projections."""
+    return _KINDS[type(projection)]
+
+
+def _compared(projection: Projection) -> dict[str, str]:
+    """The columns that a check compares, each with the truth's column behind it."""
+    if isinstance(projection, Mirror):
+        return dict(projection.sources)
+    compared = dict(projection.key)
+    if isinstance(projection, Union):
+        compared[projection.column] = projection.column
+    return compared
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,19 +265,18 @@ def show_document(result: ShowResult) -> Document:
     rows = []
     found = []
     for truth in result.declaration.truths:
-        for mirror in truth.mirrors:
-            renamed = dict(mirror.renamed)
+        for projection in truth.every:
+            renamed = dict(projection.renamed)
             pairs = ", ".join(f"{own} = {source}" for own, source in renamed.items())
-            left_out = ", ".join(mirror.left_out)
-            rows.append((truth.table, "mirror", mirror.table, pairs, left_out))
-            projection = {"truth": truth.table, "kind": "mirror", "table": mirror.table}
-            left = list(mirror.left_out)
-            found.append({**projection, "renamed": renamed, "left_out": left})
+            lines = list(projection.own_lines())
+            rows.append((truth.table, projection.kind, projection.table, pairs, "; ".join(lines)))
+            named = {"truth": truth.table, "kind": projection.kind, "table": projection.table}
+            found.append({**named, "renamed": renamed, "lines": lines})
     json = {"file": str(result.file), "projections": found, "text": result.declaration.text}
     if result.mermaid:
         return Document(json, (Verbatim(flowchart(result.declaration)),))
-    columns = ("truth", "kind", "projection", "renamed", "left out")
-    wide = frozenset({"renamed", "left out"})
+    columns = ("truth", "kind", "projection", "renamed", "rule")
+    wide = frozenset({"renamed", "rule"})
     title = f"Projections of {printable(str(result.file))}"
     return Document(json, (Grid(title, columns, rows, wide),))
 
@@ -267,8 +294,9 @@ def flowchart(declaration: Declaration) -> str:
         return f'{ids[table]}["{label}"]'
 
     for truth in declaration.truths:
-        for mirror in truth.mirrors:
-            lines.append(f"  {node(truth.table)} -->|mirror| {node(mirror.table)}")
+        for projection in truth.every:
+            edge = f"-->|{projection.kind}|"
+            lines.append(f"  {node(truth.table)} {edge} {node(projection.table)}")
     return "\n".join(lines) + "\n"
 
 

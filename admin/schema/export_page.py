@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from mailmend.model.catalog.purposes import CANONICAL, purpose_of, why_compacted
-from mailmend.model.projections.family import Condition, Counts, Family, Filter, Union
+from mailmend.model.projections.conditions import RowCondition
+from mailmend.model.projections.family import Counts, Family, Filter, Union
 from mailmend.model.projections.projection import Mirror, Projection
 from mailmend.model.table import Canonical, Column, Compaction, Kind, Table, UserType, names_of, spellings
 
@@ -163,7 +164,7 @@ def _relation(projection: Projection) -> Relation:
         case Mirror():
             return _mirror(projection)
         case Filter():
-            says = f"keys of the rows where {_condition(projection.when, projection.truth)}"
+            says = f"keys of the rows where {projection.when.said(projection.truth)}"
             return Relation(projection.truth, projection.table, "filter", says)
         case Union():
             column = projection.truth.column(projection.column).spelling
@@ -194,15 +195,11 @@ def _counts(counts: Counts) -> Relation:
     return Relation(counts.truth, counts.table, "count", f"per {_group(counts)}: {parts}", notes)
 
 
-def _counter(name: str, when: Condition | None, counts: Counts) -> str:
+def _counter(name: str, when: RowCondition | None, counts: Counts) -> str:
     which = "all rows"
     if when:
-        which = f"rows where {_condition(when, counts.truth)}"
+        which = f"rows where {when.said(counts.truth)}"
     return f"{counts.table.column(name).spelling}, {which}"
-
-
-def _condition(condition: Condition, truth: Table) -> str:
-    return f"{truth.column(condition.column).spelling} is {str(condition.value).lower()}"
 
 
 def _group(derived: Projection) -> str:

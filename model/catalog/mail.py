@@ -13,7 +13,8 @@ from enum import Enum
 from mailmend.model.catalog.james_tables import BESIDE_TABLES, BLOOM_1_PERCENT, LZ4_8_KIB, SIZE_TIERED, cached
 from mailmend.model.catalog.mail_queue import QUEUE_TABLES
 from mailmend.model.keyspace import Schema
-from mailmend.model.projections.family import Condition, Content, Counts, Family, Filter, Union, projections_of
+from mailmend.model.projections.conditions import Condition
+from mailmend.model.projections.family import Content, Counts, Family, Filter, Union, projections_of
 from mailmend.model.projections.projection import Mirror, Projection
 from mailmend.model.table import Canonical, Column, Compaction, Table, UserType, columns
 

@@ -13,15 +13,38 @@ from typing import Any, Final, TypeVar
 from mailmend.model.errors import WrongUse
 from mailmend.model.file_forms import FileForm
 from mailmend.model.names import name_of, spelled
-from mailmend.model.projections.declaration_form import FILE_FORM, MIRROR_FORM, TRUTH_FORM
+from mailmend.model.projections.declaration_form import (
+    CONTENT_FORM,
+    COUNT_FORM,
+    FILE_FORM,
+    FILTER_FORM,
+    MIRROR_FORM,
+    TRUTH_FORM,
+    UNION_FORM,
+)
 from mailmend.model.projections.declarations import (
+    COLUMN,
+    CONTENT,
+    COUNT,
+    COUNTERS,
     EXAMPLE,
+    FILTER,
     LEFT_OUT,
     MIRROR,
     RENAMED,
+    TEST_MEND,
+    UNION,
+    WHEN,
+    Constant,
     Declaration,
+    DeclaredCondition,
+    DeclaredContent,
+    DeclaredCount,
+    DeclaredFilter,
     DeclaredMirror,
+    DeclaredTest,
     DeclaredTruth,
+    DeclaredUnion,
     cql_name,
 )
 from mailmend.model.texts import Place, names_instead, place_of
@@ -34,6 +57,11 @@ FILE_CHARACTERS_MAX: Final = 2**18
 
 REFUSED_SHOWN: Final = 20
 """The largest number of refused places that an error shows."""
+
+UNREAD: Final = "unread"
+"""Stands for a name that is refused, so that the rest of its table is read."""
+
+COUNTERS_MEND: Final = "Write it like { total = {}, unseen = { seen = false } }."
 
 _PLACE: Final = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 
@@ -240,6 +268,14 @@ class _Node:
             if value is not None:
                 yield value
 
+    def items(self, problem: str, mend: str) -> "Iterator[_Node]":
+        """The items of a list."""
+        if not isinstance(self.value, list):
+            self.note(problem, mend)
+            return
+        for number, value in enumerate(self.value):
+            yield _Node(self.source, (*self.path, number), value)
+
     def made(self, make: Callable[[], T]) -> T | None:
         """What a maker of values makes; what it refuses is noted here."""
         try:
@@ -258,42 +294,138 @@ class _Node:
 
 def _truth(node: _Node) -> DeclaredTruth | None:
     table = node.cql_name(node.name, "table name")
-    mirrors: tuple[DeclaredMirror, ...] = ()
-    for part in node.parts(TRUTH_FORM).values():
-        mirrors = tuple(part.each(MIRROR, _mirror))
+    parts = node.parts(TRUTH_FORM)
+    mirrors = tuple(_each(parts, MIRROR, _mirror))
+    filters = tuple(_each(parts, FILTER, _filter))
+    unions = tuple(_each(parts, UNION, _union))
+    counts = tuple(_each(parts, COUNT, _count))
+    contents = tuple(_each(parts, CONTENT, _content))
     if node.source.refused or table is None:
         return None
-    return node.made(lambda: DeclaredTruth(table, mirrors))
+    return node.made(lambda: DeclaredTruth(table, mirrors, filters, unions, counts, contents))
+
+
+def _each(parts: Mapping[str, _Node], kind: str, read: Callable[[_Node], T | None]) -> Iterator[T]:
+    """The projections of a kind."""
+    if kind in parts:
+        yield from parts[kind].each(kind, read)
 
 
 def _mirror(node: _Node) -> DeclaredMirror | None:
-    table = node.cql_name(node.name, "table name")
-    parts = node.parts(MIRROR_FORM)
-    renamed: list[tuple[str, str]] = []
-    left_out: list[str] = []
-    if RENAMED in parts:
-        renamed = list(_renamed(parts[RENAMED]))
+    table, parts = _begun(node, MIRROR_FORM)
+    renamed = _renamed(parts)
+    left_out: tuple[str, ...] = ()
     if LEFT_OUT in parts:
-        left_out = list(_names(parts[LEFT_OUT]))
-    if table is None:
+        left_out = tuple(_names(parts[LEFT_OUT]))
+    return node.made(lambda: DeclaredMirror(table, renamed, left_out))
+
+
+def _filter(node: _Node) -> DeclaredFilter | None:
+    table, parts = _begun(node, FILTER_FORM)
+    renamed = _renamed(parts)
+    when = DeclaredCondition()
+    if WHEN in parts:
+        when = _condition(parts[WHEN])
+    return node.made(lambda: DeclaredFilter(table, renamed, when=when))
+
+
+def _union(node: _Node) -> DeclaredUnion | None:
+    table, parts = _begun(node, UNION_FORM)
+    renamed = _renamed(parts)
+    column = UNREAD
+    if COLUMN in parts:
+        column = parts[COLUMN].cql_name(parts[COLUMN].value, "column name") or UNREAD
+    return node.made(lambda: DeclaredUnion(table, renamed, column=column))
+
+
+def _count(node: _Node) -> DeclaredCount | None:
+    table, parts = _begun(node, COUNT_FORM)
+    renamed = _renamed(parts)
+    counters = []
+    if COUNTERS in parts:
+        for counter in parts[COUNTERS].below(COUNTERS, COUNTERS_MEND):
+            name = counter.cql_name(counter.name, "column name")
+            when = _condition(counter)
+            if name is not None:
+                counters.append((name, when))
+    if not counters and node.source.refused:
         return None
-    return node.made(lambda: DeclaredMirror(table, tuple(renamed), tuple(left_out)))
+    return node.made(lambda: DeclaredCount(table, renamed, counters=tuple(counters)))
 
 
-def _renamed(node: _Node) -> Iterator[tuple[str, str]]:
-    for pair in node.below(RENAMED, 'Write it like { column_of_projection = "column_of_truth" }.'):
-        own = pair.cql_name(pair.name, "column name")
-        source = pair.cql_name(pair.value, "column name")
-        if own is not None and source is not None:
-            yield own, source
+def _content(node: _Node) -> DeclaredContent | None:
+    table, parts = _begun(node, CONTENT_FORM)
+    renamed = _renamed(parts)
+    return node.made(lambda: DeclaredContent(table, renamed))
+
+
+def _begun(node: _Node, form: FileForm) -> tuple[str, Mapping[str, _Node]]:
+    """The name of a projection's table, and its parts; a required part that is missing is noted."""
+    parts = node.parts(form)
+    for name in form.required:
+        if name not in parts and isinstance(node.value, dict):
+            meanings = {part.name: part.meaning for part in form.parts}
+            node.note(f"{form.what} needs {name!r}", f"{name}: {meanings[name]}")
+    return node.cql_name(node.name, "table name") or UNREAD, parts
+
+
+def _renamed(parts: Mapping[str, _Node]) -> tuple[tuple[str, str], ...]:
+    pairs = []
+    if RENAMED in parts:
+        mend = 'Write it like { column_of_projection = "column_of_truth" }.'
+        for pair in parts[RENAMED].below(RENAMED, mend):
+            own = pair.cql_name(pair.name, "column name")
+            source = pair.cql_name(pair.value, "column name")
+            if own is not None and source is not None:
+                pairs.append((own, source))
+    return tuple(pairs)
 
 
 def _names(node: _Node) -> Iterator[str]:
-    if not isinstance(node.value, list):
-        node.note(f"{node.name} is a list of columns", 'Write it like ["note", "size"].')
-        return
-    for number, value in enumerate(node.value):
-        item = _Node(node.source, (*node.path, number), value)
-        name = item.cql_name(value, "column name")
+    for item in node.items(f"{node.name} is a list of columns", 'Write it like ["note", "size"].'):
+        name = item.cql_name(item.value, "column name")
         if name is not None:
             yield name
+
+
+def _condition(node: _Node) -> DeclaredCondition:
+    """A condition; of one that is refused, what could be read."""
+    if isinstance(node.value, list):
+        alternatives = [tuple(_tests(item)) for item in node.items("", "")]
+    else:
+        alternatives = [tuple(_tests(node))]
+    made = node.made(lambda: DeclaredCondition(tuple(alternatives)))
+    return made or DeclaredCondition()
+
+
+def _tests(node: _Node) -> Iterator[DeclaredTest]:
+    for test in node.below("a condition", TEST_MEND):
+        column = test.cql_name(test.name, "column name")
+        made = None
+        if column is not None:
+            made = _test(test, column)
+        if made is not None:
+            yield made
+
+
+def _test(node: _Node, column: str) -> DeclaredTest | None:
+    match node.value:
+        case {"null": bool(null), **rest} if not rest:
+            return DeclaredTest(column, null=null)
+        case list():
+            values = tuple(_constants(node))
+            return node.made(lambda: DeclaredTest(column, values))
+        case bool() | int() | str():
+            return DeclaredTest(column, (node.value,))
+        case _:
+            problem = f"{node.name} is compared with neither a text, a number nor a boolean"
+            node.note(problem, TEST_MEND)
+            return None
+
+
+def _constants(node: _Node) -> Iterator[Constant]:
+    for item in node.items("", TEST_MEND):
+        if isinstance(item.value, bool | int | str):
+            yield item.value
+        else:
+            item.note("a value is neither a text, a whole number nor a boolean", TEST_MEND)

@@ -16,24 +16,47 @@ from mailmend.model.file_forms import (
     defined,
     described,
     list_schema,
+    object_schema,
     text_schema,
 )
-from mailmend.model.projections.declarations import LEFT_OUT, MIRROR, RENAMED, TRUTH
+from mailmend.model.projections.declarations import (
+    COLUMN,
+    CONTENT,
+    COUNT,
+    COUNTERS,
+    FILTER,
+    LEFT_OUT,
+    MIRROR,
+    NULL,
+    RENAMED,
+    TRUTH,
+    UNION,
+    WHEN,
+)
 
+_NAME_PATTERN: Final = r'[A-Za-z][A-Za-z0-9_]*|"(?:[^"]|"")+"'
 NAME: Final = Scalar(
-    r'[A-Za-z][A-Za-z0-9_]*|"(?:[^"]|"")+"',
+    _NAME_PATTERN,
     lambda found: found[0],
     "is not a name",
     "Write letters, digits and _; or a name in double quotes, as in CQL.",
-    form=text_schema(r'[A-Za-z][A-Za-z0-9_]*|"(?:[^"]|"")+"'),
+    form=text_schema(_NAME_PATTERN),
 )
 """A name as CQL spells it. Without double quotes its case has no effect."""
+
+CONDITION: Final = "condition"
+_CONSTANT: Final[JsonSchema] = {"type": ["boolean", "integer", "string"]}
+_CONSTANTS: Final[JsonSchema] = {**list_schema(_CONSTANT), "minItems": 1, "uniqueItems": True}
+_NULL_TEST: Final[JsonSchema] = {**object_schema({NULL: {"type": "boolean"}}), "required": [NULL]}
+_TEST: Final[JsonSchema] = {"anyOf": [_CONSTANT, _CONSTANTS, _NULL_TEST]}
+_TESTS: Final = by_name(_TEST, NAME)
+_CONDITION: Final[JsonSchema] = {"anyOf": [_TESTS, {**list_schema(_TESTS), "minItems": 1}]}
 
 _RENAMED: Final = FilePart(
     RENAMED,
     by_name(NAME.schema, NAME),
-    "The truth's column behind a column of another name: { column_of_projection = "
-    '"column_of_truth" }. Columns of the key too.',
+    "The truth's column behind a column of another name: "
+    '`{ column_of_projection = "column_of_truth" }`. Columns of the key too.',
 )
 MIRROR_FORM: Final = FileForm(
     what="a mirror",
@@ -47,25 +70,75 @@ MIRROR_FORM: Final = FileForm(
     ),
     meaning="One row for each row of the truth, with the columns that both tables have.",
 )
+FILTER_FORM: Final = FileForm(
+    what="a filter",
+    parts=(
+        _RENAMED,
+        FilePart(WHEN, defined(CONDITION), "Which rows of the truth have a row in the table."),
+    ),
+    meaning="A row that is a key alone, for each row of the truth where a condition holds.",
+    required=(WHEN,),
+)
+UNION_FORM: Final = FileForm(
+    what="a union",
+    parts=(
+        _RENAMED,
+        FilePart(COLUMN, NAME, "The set column, which has the same name in both tables."),
+    ),
+    meaning="A row for each group, with all elements of its rows' sets; more elements are fine.",
+    required=(COLUMN,),
+)
+COUNT_FORM: Final = FileForm(
+    what="a count",
+    parts=(
+        _RENAMED,
+        FilePart(
+            COUNTERS,
+            {**by_name(defined(CONDITION), NAME), "minProperties": 1},
+            "Counter columns, each with the rows that it counts; `{}` counts every row.",
+        ),
+    ),
+    meaning="A row for each group, with counters of the group's rows.",
+    required=(COUNTERS,),
+)
+CONTENT_FORM: Final = FileForm(
+    what="a content",
+    parts=(_RENAMED,),
+    meaning="A row that each partition of the truth needs. A row that no truth names is a LEAK.",
+)
 TRUTH_FORM: Final = FileForm(
     what="a truth",
-    parts=(FilePart(MIRROR, by_name(defined(MIRROR), NAME), "Copies, by the name of the table."),),
+    parts=(
+        FilePart(MIRROR, by_name(defined(MIRROR), NAME), "Copies, by table name."),
+        FilePart(FILTER, by_name(defined(FILTER), NAME), "Keys of some rows, by table name."),
+        FilePart(UNION, by_name(defined(UNION), NAME), "Gathered sets, by table name."),
+        FilePart(COUNT, by_name(defined(COUNT), NAME), "Counters, by table name."),
+        FilePart(CONTENT, by_name(defined(CONTENT), NAME), "Needed rows, by table name."),
+    ),
     meaning="A table that is right by definition, and the tables that follow from it.",
 )
 FILE_FORM: Final = FileForm(
     what="a file of projections",
-    parts=(FilePart(TRUTH, by_name(defined(TRUTH), NAME), "Truths, by the name of the table."),),
+    parts=(FilePart(TRUTH, by_name(defined(TRUTH), NAME), "Truths, by table name."),),
     required=(TRUTH,),
 )
 
-FORMS: Final[Mapping[str, FileForm]] = {TRUTH: TRUTH_FORM, MIRROR: MIRROR_FORM}
+FORMS: Final[Mapping[str, FileForm]] = {
+    TRUTH: TRUTH_FORM,
+    MIRROR: MIRROR_FORM,
+    FILTER: FILTER_FORM,
+    UNION: UNION_FORM,
+    COUNT: COUNT_FORM,
+    CONTENT: CONTENT_FORM,
+}
 """The forms of the tables of a file, by the words in their headers."""
 
 
 def declaration_schema() -> JsonSchema:
     """The JSON schema of a file of projections as TOML reads it, of draft 2020-12."""
-    forms = {word: form.schema for word, form in FORMS.items()}
+    forms: dict[str, JsonSchema] = {word: form.schema for word, form in FORMS.items()}
     forms[TRUTH] = {**forms[TRUTH], "minProperties": 1}
+    forms[CONDITION] = described("All tests of a table hold, or all of one in a list.", _CONDITION)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Projections of mailmend",

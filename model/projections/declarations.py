@@ -6,9 +6,9 @@ Names are kept as CQL spells them: plain in lower case, or in double quotes.
 
 import json
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import ClassVar, Final
 
 from mailmend.model.errors import BadIdentifier, WrongUse
 from mailmend.model.names import checked_spelling, name_of, spelled
@@ -17,9 +17,20 @@ _BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
 _NAME: Final = "A name has letters, digits and _ without regard to case, or is in double quotes."
 TRUTH: Final = "truth"
 MIRROR: Final = "mirror"
+FILTER: Final = "filter"
+UNION: Final = "union"
+COUNT: Final = "count"
+CONTENT: Final = "content"
 RENAMED: Final = "renamed"
 LEFT_OUT: Final = "left_out"
+WHEN: Final = "when"
+COLUMN: Final = "column"
+COUNTERS: Final = "counters"
+NULL: Final = "null"
 EXAMPLE: Final = f"Write a table like [{TRUTH}.users.{MIRROR}.users_by_email]."
+
+Constant = bool | int | str
+"""A value that a column is compared with, as TOML has it."""
 
 
 def cql_name(text: str, what: str) -> str:
@@ -49,40 +60,200 @@ def toml_key(text: str) -> str:
     return toml_text(text)
 
 
+def _constant_text(value: Constant) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int):
+        return str(value)
+    return toml_text(value)
+
+
+def _pairs(pairs: Iterable[tuple[str, str]]) -> str:
+    """An inline table of names and texts that are TOML already."""
+    inner = ", ".join(f"{toml_key(name)} = {text}" for name, text in pairs)
+    if not inner:
+        return "{}"
+    return f"{{ {inner} }}"
+
+
 @dataclass(frozen=True, slots=True)
-class DeclaredMirror:
-    """One row for each truth row: the same columns, under another key.
+class DeclaredTest:
+    """What a column has to be: one of some values, or null, or not null.
 
     Attributes:
-        table: the projection's table.
+        null: whether it has to be null; None where values are given.
+    """
+
+    column: str
+    values: tuple[Constant, ...] = ()
+    null: bool | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "column", cql_name(self.column, "column name"))
+        if bool(self.values) is (self.null is not None):
+            what = f"the test of {self.column} has neither values nor null, or both"
+            raise WrongUse(what, mend=TEST_MEND)
+        if len({(type(value), value) for value in self.values}) < len(self.values):
+            raise WrongUse(f"a value of {self.column} occurs twice", mend="Write it once.")
+
+    @property
+    def text(self) -> str:
+        """As TOML writes it behind the column."""
+        if self.null is not None:
+            return _pairs([(NULL, _constant_text(self.null))])
+        texts = [_constant_text(value) for value in self.values]
+        if len(texts) == 1:
+            return texts[0]
+        return f"[{', '.join(texts)}]"
+
+
+TEST_MEND: Final = 'Write column = "value", column = ["one", "other"], or column = { null = true }.'
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredCondition:
+    """Which rows of a truth count: where each test of at least one alternative holds.
+
+    An alternative without tests holds for every row.
+    """
+
+    alternatives: tuple[tuple[DeclaredTest, ...], ...] = ((),)
+
+    def __post_init__(self) -> None:
+        if not self.alternatives:
+            raise WrongUse("a condition without alternatives never holds", mend=TEST_MEND)
+        for tests in self.alternatives:
+            _no_name_twice([test.column for test in tests], "the columns of a condition")
+
+    @property
+    def text(self) -> str:
+        """As TOML writes it: one inline table, or a list of them."""
+        tables = []
+        for tests in self.alternatives:
+            tables.append(_pairs((test.column, test.text) for test in tests))
+        if len(tables) == 1:
+            return tables[0]
+        return f"[{', '.join(tables)}]"
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredProjection:
+    """A table that follows from a truth.
+
+    Attributes:
+        table: its name.
         renamed: (projection column, truth column) where the two names differ; key columns too.
-        left_out: columns of the projection that are neither compared nor written.
     """
 
     table: str
     renamed: tuple[tuple[str, str], ...] = ()
-    left_out: tuple[str, ...] = ()
+
+    kind: ClassVar[str]
+    """The word in its header."""
 
     def __post_init__(self) -> None:
         renamed = []
         for own, source in self.renamed:
             renamed.append((cql_name(own, "column name"), cql_name(source, "column name")))
-        left_out = [cql_name(name, "column name") for name in self.left_out]
-        own_names = [own for own, _ in renamed]
-        _no_name_twice((*own_names, *left_out), f"the columns of {self.table}")
         object.__setattr__(self, "table", cql_name(self.table, "table name"))
         object.__setattr__(self, "renamed", tuple(renamed))
-        object.__setattr__(self, "left_out", tuple(left_out))
+        _no_name_twice([own for own, _ in renamed], f"the columns of {self.table}")
 
     def text_of(self, truth: str) -> str:
         """Its part of the file."""
-        lines = [f"[{TRUTH}.{toml_key(truth)}.{MIRROR}.{toml_key(self.table)}]"]
+        lines = [f"[{TRUTH}.{toml_key(truth)}.{self.kind}.{toml_key(self.table)}]"]
         if self.renamed:
-            pairs = [f"{toml_key(own)} = {toml_text(source)}" for own, source in self.renamed]
-            lines.append(f"{RENAMED} = {{ {', '.join(pairs)} }}")
-        if self.left_out:
-            lines.append(f"{LEFT_OUT} = [{', '.join(map(toml_text, self.left_out))}]")
+            pairs = _pairs((own, toml_text(source)) for own, source in self.renamed)
+            lines.append(f"{RENAMED} = {pairs}")
+        lines.extend(self.own_lines())
         return "\n".join(lines) + "\n"
+
+    def own_lines(self) -> Iterator[str]:
+        """The lines that only this kind has."""
+        yield from ()
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredMirror(DeclaredProjection):
+    """One row for each truth row: the same columns, under another key.
+
+    Attributes:
+        left_out: columns of the projection that are neither compared nor written.
+    """
+
+    left_out: tuple[str, ...] = ()
+
+    kind: ClassVar[str] = MIRROR
+
+    def __post_init__(self) -> None:
+        DeclaredProjection.__post_init__(self)
+        left_out = [cql_name(name, "column name") for name in self.left_out]
+        own_names = [own for own, _ in self.renamed]
+        _no_name_twice((*own_names, *left_out), f"the columns of {self.table}")
+        object.__setattr__(self, "left_out", tuple(left_out))
+
+    def own_lines(self) -> Iterator[str]:
+        if self.left_out:
+            yield f"{LEFT_OUT} = [{', '.join(map(toml_text, self.left_out))}]"
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredFilter(DeclaredProjection):
+    """A row that is a key alone, for each truth row where a condition holds."""
+
+    when: DeclaredCondition = field(kw_only=True)
+
+    kind: ClassVar[str] = FILTER
+
+    def own_lines(self) -> Iterator[str]:
+        yield f"{WHEN} = {self.when.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredUnion(DeclaredProjection):
+    """A set of all elements that the truth rows of a group have in a column of the same name."""
+
+    column: str = field(kw_only=True)
+
+    kind: ClassVar[str] = UNION
+
+    def __post_init__(self) -> None:
+        DeclaredProjection.__post_init__(self)
+        object.__setattr__(self, "column", cql_name(self.column, "column name"))
+
+    def own_lines(self) -> Iterator[str]:
+        yield f"{COLUMN} = {toml_text(self.column)}"
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredCount(DeclaredProjection):
+    """Counters of the truth rows of a group.
+
+    Attributes:
+        counters: (counter column, which rows it counts).
+    """
+
+    counters: tuple[tuple[str, DeclaredCondition], ...] = field(kw_only=True)
+
+    kind: ClassVar[str] = COUNT
+
+    def __post_init__(self) -> None:
+        DeclaredProjection.__post_init__(self)
+        counters = [(cql_name(name, "column name"), when) for name, when in self.counters]
+        if not counters:
+            raise WrongUse(f"{self.table} has no counters", mend="Write { total = {} }.")
+        _no_name_twice([name for name, _ in counters], f"the counters of {self.table}")
+        object.__setattr__(self, "counters", tuple(counters))
+
+    def own_lines(self) -> Iterator[str]:
+        yield f"{COUNTERS} = {_pairs((name, when.text) for name, when in self.counters)}"
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredContent(DeclaredProjection):
+    """A row that each partition of the truth needs; rows that no truth names are leaks."""
+
+    kind: ClassVar[str] = CONTENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +262,14 @@ class DeclaredTruth:
 
     table: str
     mirrors: tuple[DeclaredMirror, ...] = ()
+    filters: tuple[DeclaredFilter, ...] = ()
+    unions: tuple[DeclaredUnion, ...] = ()
+    counts: tuple[DeclaredCount, ...] = ()
+    contents: tuple[DeclaredContent, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "table", cql_name(self.table, "table name"))
-        if not self.projections:
+        if not self.every:
             header = f"[{TRUTH}.{toml_key(self.table)}.{MIRROR}.TABLE]"
             raise WrongUse(
                 f"nothing follows from the truth {self.table}",
@@ -103,14 +278,33 @@ class DeclaredTruth:
         _no_name_twice((self.table, *self.projections), f"the tables of the truth {self.table}")
 
     @property
+    def every(self) -> tuple[DeclaredProjection, ...]:
+        """All that follows from it, kind by kind."""
+        return (*self.mirrors, *self.filters, *self.unions, *self.counts, *self.contents)
+
+    @property
     def projections(self) -> tuple[str, ...]:
         """The names of the tables that follow from it."""
-        return tuple(mirror.table for mirror in self.mirrors)
+        return tuple(projection.table for projection in self.every)
+
+    def only(self, table: str) -> "DeclaredTruth":
+        """The truth with one mirror alone, or with one other projection and the mirrors."""
+        mirrors = tuple(mirror for mirror in self.mirrors if mirror.table == table)
+        if mirrors:
+            return DeclaredTruth(self.table, mirrors)
+        return DeclaredTruth(
+            self.table,
+            self.mirrors,
+            tuple(each for each in self.filters if each.table == table),
+            tuple(each for each in self.unions if each.table == table),
+            tuple(each for each in self.counts if each.table == table),
+            tuple(each for each in self.contents if each.table == table),
+        )
 
     @property
     def text(self) -> str:
         """Its part of the file."""
-        return "\n".join(mirror.text_of(self.table) for mirror in self.mirrors)
+        return "\n".join(projection.text_of(self.table) for projection in self.every)
 
 
 @dataclass(frozen=True, slots=True)

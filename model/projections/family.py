@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 from mailmend.model.operations import Change, Conditional, Level, Put, Read, Remove, Scan, Seen, Write, cells_of
+from mailmend.model.projections.conditions import RowCondition
 from mailmend.model.projections.findings import Finding, MovedVerdict, RepairPolicy
 from mailmend.model.projections.projection import Look, Mirror, Projection
 from mailmend.model.projections.verdicts import (
@@ -22,17 +23,6 @@ from mailmend.model.projections.verdicts import (
     why_kept,
 )
 from mailmend.model.table import Key, Row, Table
-
-
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """A boolean column of the truth having a value; null reads as false."""
-
-    column: str
-    value: bool
-
-    def holds(self, row: Row) -> bool:
-        return bool(row.get(self.column)) is self.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +62,7 @@ class Content(Projection):
 class Filter(Projection):
     """A row made of a key alone for each truth row that satisfies a condition."""
 
-    when: Condition
+    when: RowCondition
 
     verdicts: ClassVar = FILTER_VERDICTS
     compared: ClassVar[None] = None
@@ -80,7 +70,7 @@ class Filter(Projection):
 
     @property
     def truth_columns(self) -> frozenset[str]:
-        return frozenset((self.when.column, *self.key_sources))
+        return frozenset((*self.when.columns, *self.key_sources))
 
     def near_reads(self, mirror: Mirror, key: Key) -> list[Read]:
         """Reads of the filter's row, and of the mirror's row at a place that its key names."""
@@ -142,24 +132,24 @@ class Filter(Projection):
 
     def truth_rows(self, finding: Finding) -> tuple[Seen, ...]:
         """The truth rows, reduced to the place and the column that decides whether a filter row must exist."""
-        asked = self.when.column
         rows = []
         for seen in finding.truths:
             row = {own: seen.row.get(theirs) for own, theirs in self.key}
-            row[asked] = seen.row.get(asked)
             written_at = {}
-            if asked in seen.written_at:
-                written_at[asked] = seen.written_at[asked]
+            for asked in self.when.columns:
+                row[asked] = seen.row.get(asked)
+                if asked in seen.written_at:
+                    written_at[asked] = seen.written_at[asked]
             rows.append(Seen(row, written_at))
         return tuple(rows)
 
     def differing(self, truth: Row, other: Row) -> frozenset[str]:
-        """The column of the condition: a filter row claims that it holds."""
-        asked = self.when.column
-        demanded = asked not in other or self.when.holds(other)
+        """The columns of the condition: a filter row claims that it holds."""
+        asked = frozenset(self.when.columns)
+        demanded = not asked.issubset(other) or self.when.holds(other)
         if self.when.holds(truth) is demanded:
             return frozenset()
-        return frozenset({asked})
+        return asked
 
     def fix(self, finding: Finding, look: Look, policy: RepairPolicy, at: int) -> Finding | None:  # noqa: ARG002 - a mirror asks both
         ends_at = None
@@ -169,12 +159,15 @@ class Filter(Projection):
 
     def _ends_at(self, truth: Seen) -> int | None:
         """When the filter's row is no longer demanded, in seconds since 1970: with the truth, or with its condition."""
-        asked = self.when.column
-        if not truth.row.get(asked):
-            return truth.ends_at
-        instants = [truth.ends_at, truth.expires_at.get(asked)]
-        known = [instant for instant in instants if instant is not None]
-        return min(known, default=None)
+        ends = truth.expires_at
+        expiring = {name: ends[name] for name in self.when.columns if name in ends}
+        left = dict(truth.row)
+        for name in sorted(expiring, key=expiring.__getitem__):
+            left[name] = None
+            if not self.when.holds(left):
+                instant = expiring[name]
+                return min(instant, truth.ends_at or instant)
+        return truth.ends_at
 
     def truth_back(self, image: Finding, look: Look, origin: Finding | None) -> Conditional | MovedVerdict | None:
         """Restoring a row that was removed with a quarantined truth depends on that truth's own before-image."""
@@ -396,7 +389,7 @@ class Counts(Group):
             while they do not change, no change has begun that a look at the mirror might miss.
     """
 
-    counters: tuple[tuple[str, Condition | None], ...]
+    counters: tuple[tuple[str, RowCondition | None], ...]
     generators: tuple[Table, ...] = ()
 
     by_row: ClassVar[bool] = False
@@ -406,7 +399,7 @@ class Counts(Group):
         columns = set(self.key_sources)
         for _, when in self.counters:
             if when:
-                columns.add(when.column)
+                columns.update(when.columns)
         return frozenset(columns)
 
     @property
@@ -516,14 +509,12 @@ class Family:
         return read
 
     @property
-    def conditions(self) -> tuple[Condition, ...]:
+    def conditions(self) -> tuple[RowCondition, ...]:
         """Every condition that some projection puts on a truth row, without duplicates."""
-        asked = dict.fromkeys(projection.when for projection in self.filters)
+        asked = [projection.when for projection in self.filters]
         for counts in self.counts:
-            for _, when in counts.counters:
-                if when is not None:
-                    asked[when] = None
-        return tuple(asked)
+            asked += [when for _, when in counts.counters if when is not None]
+        return tuple(dict.fromkeys(asked))
 
     @property
     def truth_columns(self) -> tuple[str, ...]:

@@ -23,7 +23,8 @@ from typing import Any, NamedTuple, Self
 from uuid import UUID
 
 from mailmend.model.errors import MailmendError
-from mailmend.model.projections.family import Condition, Counts, Family, Filter, Union
+from mailmend.model.projections.conditions import RowCondition
+from mailmend.model.projections.family import Counts, Family, Filter, Union
 from mailmend.model.projections.findings import Suspect
 from mailmend.model.projections.places import may_be_undemanded, places_of
 from mailmend.model.projections.projection import Mirror, Projection
@@ -169,7 +170,7 @@ class Forms:
     def mirror(self, row: Row) -> tuple[Packed, bytes]:
         return self._mirror_key(row), self._mirror_mark(row)
 
-    def condition_bit(self, condition: Condition) -> int:
+    def condition_bit(self, condition: RowCondition) -> int:
         return 4 << self._conditions.index(condition)
 
     def truth_keys(self, truths: Iterable[Packed]) -> tuple[Key, ...]:

@@ -18,7 +18,8 @@ from mailmend.cql.row_statements import Operation
 from mailmend.model.catalog.mail import FIRST_UNSEEN, IMAP_UID, MESSAGE_ID
 from mailmend.model.instants import MICROS
 from mailmend.model.operations import Change, ChangeIf, Put, PutIfAbsent, Read, RemoveIf, Scan, Seen, Write
-from mailmend.model.projections.family import Condition, Family, Filter
+from mailmend.model.projections.conditions import Condition
+from mailmend.model.projections.family import Family, Filter
 from mailmend.model.projections.findings import Finding
 from mailmend.model.projections.projection import Mirror
 from mailmend.model.projections.verdicts import Verdict

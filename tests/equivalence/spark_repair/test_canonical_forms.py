@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime
 from typing import Any, NamedTuple, TypeVar
+from uuid import UUID
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -28,13 +29,24 @@ from pyspark.sql.types import (
 )
 
 from mailmend.model.catalog.mail import FAMILIES, IMAP_UID, MESSAGE_ID, MESSAGES
+from mailmend.model.projections.conditions import Condition, Either, Every, IsNull, OneOf, RowCondition
 from mailmend.model.projections.family import Family
 from mailmend.model.projections.projection import Mirror
 from mailmend.model.table import Column, Row, Table, canonical_value, rows_agree
 from mailmend.model.table import columns as listed
 from mailmend.model.values import FarDate
 from mailmend.spark_repair.comparable import COMPARED, IN_KEYS, key_of, key_texts, refuse_incomparable_here
-from mailmend.spark_repair.suspects import BITS, ONE, TWO, RowBits, canonical, demanding, placed_frame, truth_frame
+from mailmend.spark_repair.suspects import (
+    BITS,
+    ONE,
+    TWO,
+    RowBits,
+    canonical,
+    demanding,
+    holding,
+    placed_frame,
+    truth_frame,
+)
 from tests.support.cells import values_of_type
 from tests.support.thorough import share
 
@@ -44,6 +56,7 @@ T = TypeVar("T")
 
 _SPARK: dict[str, DataType] = {
     "timeuuid": StringType(),
+    "uuid": StringType(),
     "bigint": LongType(),
     "int": IntegerType(),
     "boolean": BooleanType(),
@@ -226,8 +239,8 @@ def test_cells_that_only_look_alike_have_other_fingerprints(spark: SparkSession)
 def test_what_is_read_is_what_is_needed(family: Any) -> None:
     read = family.columns_read
     assert list(read) == [table.spelling for table in family.tables]
-    for table, columns in read.values():
-        assert {column.name for column in table.key} <= set(columns) <= set(table.names)
+    for table, names in read.values():
+        assert {column.name for column in table.key} <= set(names) <= set(table.names)
 
 
 def test_a_dotted_column_is_one_column(spark: SparkSession) -> None:
@@ -308,3 +321,44 @@ def test_a_key_of_every_type_that_spark_takes_comes_back_from_its_text(spark: Sp
     texts = frame(spark, MEASURED, rows).select(key_texts(keyed)).collect()
 
     assert [key_of(key_columns, text[0]) for text in texts] == [tuple(row[name] for name, _ in keyed) for row in rows]
+
+
+_TESTED = Table("tested", listed("id int", regular="state text, size int, open boolean, owner uuid"))
+_OWNER = UUID(int=7)
+_ATOMS = _FEW(
+    [
+        OneOf("state", ("", "a")),
+        OneOf("size", (0, 1)),
+        OneOf("open", (False,)),
+        OneOf("owner", (_OWNER,)),
+        IsNull("state"),
+        IsNull("owner", value=False),
+        Condition("open", value=False),
+        Condition("open", value=True),
+    ]
+)
+_CONDITIONS: st.SearchStrategy[RowCondition] = st.recursive(
+    _ATOMS,
+    lambda inner: (
+        st.builds(Every, st.lists(inner, max_size=3).map(tuple))
+        | st.builds(Either, st.lists(inner, max_size=3).map(tuple))
+    ),
+    max_leaves=5,
+)
+
+
+def test_a_condition_holds_in_both_or_in_neither(spark: SparkSession) -> None:
+    # Given
+    conditions = drawn(_CONDITIONS, 40)
+    row = {"id": st.just(1), "owner": st.none() | st.just(_OWNER) | st.uuids()}
+    for name, kind in (("state", "text"), ("size", "int"), ("open", "boolean")):
+        row[name] = _CELLS[kind]
+    rows = drawn(st.fixed_dictionaries(row), share(200))
+
+    # When
+    rendered = [holding(condition).alias(str(number)) for number, condition in enumerate(conditions)]
+    found = frame(spark, _TESTED, rows).select(*rendered).collect()
+
+    # Then
+    for tested, answers in zip(rows, found, strict=True):
+        assert list(answers) == [condition.holds(tested) for condition in conditions]

@@ -1,6 +1,7 @@
 """A file of projections: its values, its canonical text, and its errors."""
 
 from contextlib import suppress
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -9,7 +10,18 @@ from hypothesis import strategies as st
 from mailmend.model.errors import WrongUse
 from mailmend.model.names import spelled
 from mailmend.model.projections.declaration_file import FILE_CHARACTERS_MAX, BadDeclaration, read_declaration
-from mailmend.model.projections.declarations import Declaration, DeclaredMirror, DeclaredTruth
+from mailmend.model.projections.declarations import (
+    Declaration,
+    DeclaredCondition,
+    DeclaredContent,
+    DeclaredCount,
+    DeclaredFilter,
+    DeclaredMirror,
+    DeclaredProjection,
+    DeclaredTest,
+    DeclaredTruth,
+    DeclaredUnion,
+)
 
 SHOP = """\
 [truth.users.mirror.users_by_email]
@@ -41,17 +53,53 @@ def test_the_canonical_text_is_stable() -> None:
     assert read_declaration(SHOP, "shop.toml").text == SHOP
 
 
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
+CONSTANTS = st.booleans() | st.integers() | TEXTS
+
+
+@st.composite
+def declared_tests(draw: st.DrawFn) -> DeclaredTest:
+    column = draw(NAMES)
+    if draw(st.booleans()):
+        return DeclaredTest(column, null=draw(st.booleans()))
+    values = draw(st.lists(CONSTANTS, min_size=1, max_size=3, unique_by=lambda value: (type(value), value)))
+    return DeclaredTest(column, tuple(values))
+
+
+CONDITIONS = st.lists(
+    st.lists(declared_tests(), max_size=3, unique_by=lambda test: test.column).map(tuple), min_size=1, max_size=3
+).map(lambda alternatives: DeclaredCondition(tuple(alternatives)))
+
+
+@st.composite
+def projections(draw: st.DrawFn, table: str) -> DeclaredProjection:
+    columns = draw(st.lists(NAMES, max_size=5, unique=True))
+    count = draw(st.integers(0, len(columns)))
+    renamed = tuple((own, draw(NAMES)) for own in columns[:count])
+    match draw(st.sampled_from(["mirror", "filter", "union", "count", "content"])):
+        case "mirror":
+            return DeclaredMirror(table, renamed, tuple(columns[count:]))
+        case "filter":
+            return DeclaredFilter(table, renamed, when=draw(CONDITIONS))
+        case "union":
+            return DeclaredUnion(table, renamed, column=draw(NAMES))
+        case "count":
+            names = draw(st.lists(NAMES, min_size=1, max_size=3, unique=True))
+            counters = tuple((name, draw(CONDITIONS)) for name in names)
+            return DeclaredCount(table, renamed, counters=counters)
+        case _:
+            return DeclaredContent(table, renamed)
+
+
 @st.composite
 def declarations(draw: st.DrawFn) -> Declaration:
     tables = draw(st.lists(NAMES, min_size=2, max_size=6, unique=True))
     truth = tables.pop()
-    mirrors = []
+    by_kind: dict[str, list[Any]] = {kind: [] for kind in ("mirror", "filter", "union", "count", "content")}
     for table in tables:
-        columns = draw(st.lists(NAMES, max_size=5, unique=True))
-        count = draw(st.integers(0, len(columns)))
-        renamed = [(own, draw(NAMES)) for own in columns[:count]]
-        mirrors.append(DeclaredMirror(table, tuple(renamed), tuple(columns[count:])))
-    return Declaration((DeclaredTruth(truth, tuple(mirrors)),))
+        projection = draw(projections(table))
+        by_kind[projection.kind].append(projection)
+    return Declaration((DeclaredTruth(truth, *map(tuple, by_kind.values())),))
 
 
 @given(declarations())
@@ -94,6 +142,16 @@ def test_a_quoted_name_keeps_its_case() -> None:
         ("[truth.'a b'.mirror.c]", 1, 8, "'a b' is not a valid table name", "in double quotes"),
         ("[truth.from.mirror.c]", 1, 8, "'from' is not a valid table name", "in double quotes"),
         ("[truth.a.mirror.c]\n[truth.b.mirror.c]", 1, 1, "c occurs twice among the projections", "Name it once."),
+        ("[truth.a.filter.b]", 1, 17, "a filter needs 'when'", "Which rows of the truth"),
+        ("[truth.a.filter.b]\nwhen = 1", 2, 1, "a condition is not a table", 'column = "value"'),
+        ("[truth.a.filter.b]\nwhen = { c = 1.5 }", 2, 10, "c is compared with neither a text", 'column = "value"'),
+        ("[truth.a.filter.b]\nwhen = { c = [1, 1] }", 2, 10, "a value of c occurs twice", "Write it once."),
+        ("[truth.a.filter.b]\nwhen = { c = [] }", 2, 10, "has neither values nor null", "null = true"),
+        ("[truth.a.filter.b]\nwhen = [{ c = { nul = true } }]", 2, 11, "c is compared with neither", "null = true"),
+        ("[truth.a.filter.b]\nwhen = []", 2, 1, "a condition without alternatives", "null = true"),
+        ("[truth.a.union.b]\ncolumn = 1", 2, 1, "a column name is a text", '"1"'),
+        ("[truth.a.count.b]\ncounters = {}", 1, 16, "b has no counters", "total = {}"),
+        ("[truth.a.count.b]\ncounters = { n = 5 }", 2, 14, "a condition is not a table", "null = true"),
         ("[[truth]]\na = 1", 1, 3, "truth is not a table", "[truth.NAME]"),
     ],
 )

@@ -3,7 +3,7 @@
 from uuid import uuid1
 
 from mailmend.model.catalog.mail import FAMILIES, MESSAGES, PATHS
-from mailmend.model.projections.family import Condition
+from mailmend.model.projections.conditions import Condition
 from mailmend.model.projections.projection import Mirror
 
 MAILBOX, MESSAGE = uuid1(), uuid1()

@@ -93,7 +93,7 @@ def test_all_that_does_not_fit_is_named_at_once() -> None:
 
 def test_a_table_of_counters_is_refused() -> None:
     counts = Table("users_by_email", columns("email text", regular="seen counter"))
-    assert "the projection users_by_email has counters" in refused(BY_EMAIL_TEXT, with_table(counts))
+    assert "the mirror users_by_email has counters" in refused(BY_EMAIL_TEXT, with_table(counts))
 
 
 def test_a_static_column_is_refused() -> None:

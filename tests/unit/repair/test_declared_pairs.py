@@ -9,7 +9,8 @@ import pytest
 
 from mailmend.model.ids import RunId
 from mailmend.model.operations import Put, Remove, Write
-from mailmend.model.projections.family import Condition, Family, Filter
+from mailmend.model.projections.conditions import Condition
+from mailmend.model.projections.family import Family, Filter
 from mailmend.model.projections.findings import Finding
 from mailmend.model.projections.projection import Mirror
 from mailmend.model.projections.verdicts import Verdict

@@ -1,0 +1,456 @@
+"""One declared truth bound to a live schema: its families, or what does not fit. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+from uuid import UUID
+
+from mailmend.model.cql_types import normal_type
+from mailmend.model.errors import BadIdentifier
+from mailmend.model.keyspace import Schema
+from mailmend.model.names import name_of
+from mailmend.model.projections.conditions import (
+    CellConstant,
+    Either,
+    Every,
+    IsNull,
+    OneOf,
+    RowCondition,
+)
+from mailmend.model.projections.declarations import (
+    COLUMN,
+    CONTENT,
+    COUNT,
+    COUNTERS,
+    FILTER,
+    LEFT_OUT,
+    MIRROR,
+    RENAMED,
+    TRUTH,
+    UNION,
+    WHEN,
+    Constant,
+    DeclaredCondition,
+    DeclaredCount,
+    DeclaredFilter,
+    DeclaredMirror,
+    DeclaredProjection,
+    DeclaredTest,
+    DeclaredTruth,
+    DeclaredUnion,
+    toml_key,
+    toml_text,
+)
+from mailmend.model.projections.family import Content, Counts, Family, Filter, Union
+from mailmend.model.projections.projection import Mirror, Projection
+from mailmend.model.table import Canonical, Column, Kind, Table, identifier, names_of, spellings
+from mailmend.model.texts import names_instead
+from mailmend.model.toml_places import TomlPath
+from mailmend.repair.comparable import incomparable
+
+Columns = frozenset[str]
+Names = Mapping[str, str]
+"""Columns of a truth by columns of a projection."""
+
+
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """Something in a declaration that does not fit the live schema.
+
+    Attributes:
+        path: to the place in the declaration's canonical text.
+    """
+
+    path: TomlPath
+    problem: str
+    mend: str
+
+    def __str__(self) -> str:
+        return f"{self.problem}\n  {self.mend}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """A projection and its truth as they are live, and where the projection is declared."""
+
+    path: TomlPath
+    truth: Table
+    table: Table
+
+    def own(self, column: Column) -> str:
+        return f"{self.table.spelling}.{column.spelling}"
+
+    def of_truth(self, column: Column) -> str:
+        return f"{self.truth.spelling}.{column.spelling}"
+
+
+@dataclass(slots=True)
+class Binder:
+    """A live schema, and what did not fit it so far."""
+
+    live: Schema
+    misfits: list[Misfit] = field(default_factory=list)
+
+    def note(self, path: TomlPath, problem: str, mend: str) -> None:
+        self.misfits.append(Misfit(path, problem, mend))
+
+    def families(self, declared: DeclaredTruth) -> tuple[Family, ...]:
+        """The families of a truth: one for each mirror; what has no other place is in the first."""
+        path = (TRUTH, declared.table)
+        truth = self.table(path, declared.table, "truth")
+        found: dict[str, list[Projection]] = {}
+        for projection in declared.every:
+            own_path = (*path, projection.kind, projection.table)
+            table = self.table(own_path, projection.table, projection.kind)
+            if truth is not None and table is not None:
+                bound = self.projection(_Pair(own_path, truth, table), projection)
+                if bound is not None:
+                    found.setdefault(projection.kind, []).append(bound)
+        if not declared.mirrors:
+            header = f"[{TRUTH}.{toml_key(declared.table)}.{MIRROR}.TABLE]"
+            problem = f"the truth {declared.table} has no mirror, which leads to its rows"
+            self.note(path, problem, f"Declare a copy of its rows: {header}")
+        if len(found.get(MIRROR, ())) < len(declared.mirrors):
+            return ()
+        families = self._together(path, found)
+        for family in families:
+            self._check_comparable((*path, MIRROR, family.mirror.name), family)
+        return families
+
+    def _check_comparable(self, path: TomlPath, family: Family) -> None:
+        mend = "Leave the column out with left_out. A column of a key cannot be left out."
+        for problem in dict.fromkeys(incomparable(family)):
+            self.note(path, problem, mend)
+
+    def _together(self, path: TomlPath, found: Mapping[str, Sequence[Any]]) -> tuple[Family, ...]:
+        families = [Family(mirror) for mirror in found.get(MIRROR, ())]
+        if not families:
+            return ()
+        contents = found.get(CONTENT, ())
+        if len(contents) > 1:
+            mend = "Declare one of them; several tables of contents have no form yet."
+            self.note((*path, CONTENT, contents[1].name), "a truth has two contents", mend)
+        families[0] = replace(
+            families[0],
+            unions=tuple(found.get(UNION, ())),
+            counts=tuple(found.get(COUNT, ())),
+            content=next(iter(contents), None),
+        )
+        partition = frozenset(families[0].truth.partition_names)
+        for filtered in found.get(FILTER, ()):
+            named = frozenset(filtered.key_sources)
+            at = _leading(families, named, partition)
+            if at is None:
+                problem = f"no key of {filtered.name} leads to a row of its truth"
+                listed = ", ".join(sorted(partition))
+                mend = f"Its key needs the truth's {listed}, or all columns of a mirror's key."
+                self.note((*path, FILTER, filtered.name), problem, mend)
+            else:
+                families[at] = replace(families[at], filters=(*families[at].filters, filtered))
+        return tuple(families)
+
+    def table(self, path: TomlPath, spelling: str, what: str) -> Table | None:
+        """The live table of a name; None where it is not there, or cannot be compared."""
+        if self.live.view(spelling) is not None:
+            mend = "The server derives it from its base table. Declare tables that programs write."
+            self.note(path, f"the {what} {spelling} is a materialised view", mend)
+            return None
+        table = self.live.table(spelling)
+        if table is None or table.name != name_of(spelling):
+            mend = names_instead(spelling, [other.spelling for other in self.live.tables])
+            self.note(path, f"there is no table {spelling}", mend)
+            return None
+        if table.has_counters and what != COUNT:
+            mend = f"A counter is not copied by row. Counters of groups are declared as {COUNT}."
+            self.note(path, f"the {what} {spelling} has counters", mend)
+            return None
+        if not is_plain(spelling):
+            mend = "Rows of such a table are not read or written yet: leave it out."
+            self.note(path, f"the name of the table {spelling} needs double quotes", mend)
+            return None
+        return table
+
+    def projection(self, pair: _Pair, declared: DeclaredProjection) -> Projection | None:
+        """A projection; None where something does not fit."""
+        before = len(self.misfits)
+        self._check_names(pair, declared)
+        self._check_readable(pair.path, pair.truth)
+        self._check_readable(pair.path, pair.table)
+        if len(self.misfits) > before:
+            return None
+        match declared:
+            case DeclaredMirror():
+                bound: Projection = self._mirror(pair, declared)
+            case DeclaredFilter():
+                bound = self._filter(pair, declared)
+            case DeclaredUnion():
+                bound = self._union(pair, declared)
+            case DeclaredCount():
+                bound = self._count(pair, declared)
+            case _:
+                bound = self._content(pair, declared)
+        if len(self.misfits) > before:
+            return None
+        return bound
+
+    def _mirror(self, pair: _Pair, declared: DeclaredMirror) -> Mirror:
+        left_out = frozenset(map(name_of, declared.left_out))
+        fed = self._fed(pair, _renames(declared), left_out)
+        self._check_way_back(pair, fed.values())
+        own = _row_form(pair.table)
+        compared = tuple(column for column in own.regular if column.name in fed)
+        others = tuple((name, fed[name]) for name in names_of(compared) if fed[name] != name)
+        key = _key(own, fed)
+        return Mirror(_row_form(pair.truth), own, key, compared, others, left_out=left_out)
+
+    def _filter(self, pair: _Pair, declared: DeclaredFilter) -> Filter:
+        key = self._key_of(pair, declared)
+        for column in pair.table.regular:
+            if column.kind is Kind.REGULAR:
+                mend = f"A row with values is a copy: declare the table as {MIRROR}."
+                problem = f"{pair.own(column)} is not in the key, and a filter's row is a key alone"
+                self.note(pair.path, problem, mend)
+        when = self._condition((*pair.path, WHEN), declared.when, pair.truth)
+        return Filter(_row_form(pair.truth), _row_form(pair.table), key, when)
+
+    def _union(self, pair: _Pair, declared: DeclaredUnion) -> Union:
+        key = self._key_of(pair, declared)
+        name = name_of(declared.column)
+        place = (*pair.path, COLUMN)
+        for table in (pair.truth, pair.table):
+            self._check_column(place, declared.column, table)
+            if name in table and table.column(name).type not in UNION_TYPES:
+                mend = f"A union gathers columns of the types {', '.join(UNION_TYPES)}."
+                shown = f"{table.spelling}.{declared.column} is of type {table.column(name).type}"
+                self.note(place, shown, mend)
+        if name in pair.truth and name in pair.table:
+            own = pair.table.column(name)
+            self._check_types(replace(pair, path=place), own, pair.truth.column(name))
+        return Union(_row_form(pair.truth), _row_form(pair.table), key, name)
+
+    def _count(self, pair: _Pair, declared: DeclaredCount) -> Counts:
+        key = self._key_of(pair, declared)
+        counters: list[tuple[str, RowCondition | None]] = []
+        for spelling, when in declared.counters:
+            place = (*pair.path, COUNTERS, spelling)
+            name = name_of(spelling)
+            self._check_column(place, spelling, pair.table)
+            if name in pair.table and not pair.table.column(name).is_counter:
+                listed = spellings(column for column in pair.table.regular if column.is_counter)
+                mend = f"Counters of {pair.table.spelling}: {listed or 'none'}."
+                self.note(place, f"{pair.table.spelling}.{spelling} is not a counter", mend)
+            condition = None
+            if when.alternatives != ((),):
+                condition = self._condition(place, when, pair.truth)
+            counters.append((name, condition))
+        return Counts(_row_form(pair.truth), _row_form(pair.table), key, tuple(counters))
+
+    def _content(self, pair: _Pair, declared: DeclaredProjection) -> Content:
+        key = self._key_of(pair, declared)
+        sources = tuple(source for _, source in key)
+        if len(key) == len(pair.table.key) and sources != pair.truth.partition_names:
+            wanted = spellings(pair.truth.partition)
+            mend = f"Name these columns in the order of its key with {RENAMED}: {wanted}."
+            problem = f"the key of {pair.table.spelling} is not the partition key of its truth"
+            self.note(pair.path, problem, mend)
+        return Content(_row_form(pair.truth), _row_form(pair.table), key)
+
+    def _key_of(self, pair: _Pair, declared: DeclaredProjection) -> tuple[tuple[str, str], ...]:
+        """(projection column, truth column) of a key; columns outside the key are not looked at."""
+        others = frozenset(column.name for column in pair.table.regular)
+        return _key(pair.table, self._fed(pair, _renames(declared), others))
+
+    def _condition(self, path: TomlPath, declared: DeclaredCondition, truth: Table) -> RowCondition:
+        alternatives = []
+        for number, tests in enumerate(declared.alternatives):
+            place = path
+            if len(declared.alternatives) > 1:
+                place = (*path, number)
+            parts = [self._test((*place, test.column), test, truth) for test in tests]
+            alternatives.append(_all_of(tuple(parts)))
+        if len(alternatives) == 1:
+            return alternatives[0]
+        return Either(tuple(alternatives))
+
+    def _test(self, path: TomlPath, declared: DeclaredTest, truth: Table) -> RowCondition:
+        name = name_of(declared.column)
+        self._check_column(path, declared.column, truth)
+        if name not in truth:
+            return Every(())
+        column = truth.column(name)
+        shown = f"{truth.spelling}.{declared.column}"
+        if column.kind is Kind.STATIC or column.is_collection:
+            problem = f"{shown} decides nothing: it is static, or a collection of several cells"
+            self.note(path, problem, "Test a column that is one cell of the row.")
+            return Every(())
+        if declared.null is not None:
+            return IsNull(name, declared.null)
+        values = []
+        for value in declared.values:
+            constant = constant_of(column.type, value)
+            if constant is None:
+                mend = f"Write {CONSTANTS_OF.get(column.type, 'a test for null: no constants')}."
+                self.note(path, f"{value!r} is not a value of {shown} ({column.type})", mend)
+            else:
+                values.append(constant)
+        return OneOf(name, tuple(values))
+
+    def _fed(self, pair: _Pair, renamed: Names, left_out: frozenset[str]) -> Names:
+        """The truth's column behind each column of the projection; what has none is not in it."""
+        fed: dict[str, str] = {}
+        for column in pair.table.columns:
+            source = renamed.get(column.name, column.name)
+            if column.name not in left_out and source in pair.truth:
+                fed[column.name] = source
+                self._check_types(pair, column, pair.truth.column(source))
+            elif column.in_key:
+                self._note_unfed_key(pair, column)
+        return fed
+
+    def _check_names(self, pair: _Pair, declared: DeclaredProjection) -> None:
+        """Note columns that are not there, and a key column that is left out."""
+        for own, source in declared.renamed:
+            self._check_column((*pair.path, RENAMED, own), own, pair.table)
+            self._check_column((*pair.path, RENAMED, own), source, pair.truth)
+        left_out: tuple[str, ...] = ()
+        if isinstance(declared, DeclaredMirror):
+            left_out = declared.left_out
+        for number, name in enumerate(left_out):
+            place = (*pair.path, LEFT_OUT, number)
+            self._check_column(place, name, pair.table)
+            if name_of(name) in pair.table.key_names:
+                problem = f"{name} is in the key of {pair.table.spelling} and cannot be left out"
+                self.note(place, problem, "A row is found by its whole key: keep the column.")
+
+    def _check_column(self, path: TomlPath, spelling: str, table: Table) -> None:
+        if name_of(spelling) not in table:
+            mend = names_instead(spelling, [column.spelling for column in table.columns])
+            self.note(path, f"{table.spelling} has no column {spelling}", mend)
+
+    def _check_readable(self, path: TomlPath, table: Table) -> None:
+        """Note columns that no read or before-image holds as they are."""
+        mend = f"Rows of {table.spelling} cannot be read or written yet: leave the table out."
+        for column in table.columns:
+            name = f"{table.spelling}.{column.spelling}"
+            if not is_plain(column.spelling):
+                self.note(path, f"the name of the column {name} needs double quotes", mend)
+            if column.mask:
+                self.note(path, f"{name} is masked: a read may give other values", mend)
+
+    def _check_types(self, pair: _Pair, column: Column, source: Column) -> None:
+        """Note a column that cannot be compared with its source."""
+        own = pair.own(column)
+        theirs = pair.of_truth(source)
+        mend = f"Leave it out: {LEFT_OUT} = [{toml_text(column.spelling)}]"
+        if column.in_key:
+            pair_text = f'{{ {column.spelling} = "COLUMN" }}'
+            mend = f"Name another column of the truth: {RENAMED} = {pair_text}"
+        if normal_type(column.type) != normal_type(source.type):
+            problem = f"{own} is of type {column.type}, and {theirs} of type {source.type}"
+            self.note(pair.path, problem, mend)
+        for name, kind in ((own, column.kind), (theirs, source.kind)):
+            if kind is Kind.STATIC:
+                self.note(pair.path, f"{name} is static: it is of a partition, not of a row", mend)
+
+    def _note_unfed_key(self, pair: _Pair, column: Column) -> None:
+        shape = normal_type(column.type)
+        fitting = [other for other in pair.truth.columns if normal_type(other.type) == shape]
+        listed = spellings(fitting) or "none"
+        problem = f"no column of {pair.truth.spelling} gives the key column {pair.own(column)}"
+        mend = (
+            f'Name the column: {RENAMED} = {{ {column.spelling} = "COLUMN" }}. '
+            f"Columns of {pair.truth.spelling} with the type {column.type}: {listed}."
+        )
+        self.note(pair.path, problem, mend)
+
+    def _check_way_back(self, pair: _Pair, used: Iterable[str]) -> None:
+        """Note a truth whose partition key the projection does not hold."""
+        held = frozenset(used)
+        for column in pair.truth.partition:
+            if column.name not in held:
+                source = toml_text(column.spelling)
+                problem = (
+                    f"no column of {pair.table.spelling} holds {pair.of_truth(column)}, "
+                    f"so no row of it leads back to its truth"
+                )
+                mend = f"Name the column that holds it: {RENAMED} = {{ COLUMN = {source} }}"
+                self.note(pair.path, problem, mend)
+
+
+def _leading(families: Sequence[Family], named: Columns, partition: Columns) -> int | None:
+    """The family in which a key with these columns of the truth leads to truth rows, by number."""
+    for at, family in enumerate(families):
+        if named.issuperset(family.mirror.key_sources):
+            return at
+    if partition <= named:
+        return 0
+    return None
+
+
+def _renames(declared: DeclaredProjection) -> Names:
+    return {name_of(own): name_of(source) for own, source in declared.renamed}
+
+
+def _key(table: Table, fed: Names) -> tuple[tuple[str, str], ...]:
+    return tuple((name, fed[name]) for name in table.key_names if name in fed)
+
+
+def _all_of(parts: tuple[RowCondition, ...]) -> RowCondition:
+    if len(parts) == 1:
+        return parts[0]
+    return Every(parts)
+
+
+UNION_TYPES: Final = ("set<text>", "set<int>", "set<bigint>")
+"""The types of sets that both engines gather."""
+
+_RANGES: Final = {"tinyint": 7, "smallint": 15, "int": 31, "bigint": 63}
+_WHOLE: Final = "a whole number that the type holds"
+CONSTANTS_OF: Final[Mapping[str, str]] = {
+    "boolean": "true or false",
+    **dict.fromkeys(_RANGES, _WHOLE),
+    "text": "a text",
+    "ascii": "a text",
+    "uuid": "a UUID as a text",
+    "timeuuid": "a UUID as a text",
+}
+"""How a constant is written, by the type of the column."""
+
+
+def constant_of(kind: str, value: Constant) -> CellConstant | None:
+    """The constant of a declaration as a value of a column's type; None where it is not one."""
+    match value:
+        case bool():
+            fits = kind == "boolean"
+        case int():
+            bits = _RANGES.get(kind, 0)
+            fits = kind in _RANGES and -(2**bits) <= value < 2**bits
+        case str() if kind in ("uuid", "timeuuid"):
+            with suppress(ValueError):
+                return UUID(value)
+            fits = False
+        case _:
+            fits = kind in ("text", "ascii")
+    if not fits:
+        return None
+    return value
+
+
+def _row_form(table: Table) -> Table:
+    """The table with what belongs to its rows; of a set, null and the empty set are one."""
+    columns = []
+    for column in table.columns:
+        if column.type.startswith("set<"):
+            columns.append(replace(column, canonical=Canonical.SET))
+        elif column.kind is not Kind.STATIC:
+            columns.append(column)
+    return table.with_columns(columns)
+
+
+def is_plain(spelling: str) -> bool:
+    """Whether a name is read and written without double quotes."""
+    try:
+        return identifier(spelling) == spelling
+    except BadIdentifier:
+        return False
