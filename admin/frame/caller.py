@@ -1,13 +1,12 @@
 """What a caller lends a service while it works: functions for progress, findings, remarks and questions."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from mailmend.model.errors import UnsafeRequest
 from mailmend.model.ports import Progress, Silent
 from mailmend.model.projections.findings import Excess, Finding
-from mailmend.model.projections.projection import Projection
 from mailmend.model.table import Table
 
 Question = str | Excess
@@ -47,11 +46,6 @@ class Caller:
     stdout_is_json: bool = False
     name: str = ""
     tables: dict[str, Table] = field(default_factory=dict)
-
-    def hear_of(self, projections: Iterable[Projection]) -> None:
-        """Findings may now be in these projections: their keys get the names of columns."""
-        for projection in projections:
-            self.tables[projection.name] = projection.table
 
 
 def ask_to_restore(caller: Caller) -> None:

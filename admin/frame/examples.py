@@ -85,13 +85,11 @@ class Example:
     """One finding that is shown, without what it would have written.
 
     Attributes:
-        of: the projection in which it is; None for mails in queues.
         mailbox: in which it is; None for content, mails in queues and rows that are not mail.
         is_mail: whether it is of James's tables.
     """
 
     finding: Finding
-    of: Projection | None = None
     mailbox: UUID | None = None
     is_mail: bool = True
 
@@ -162,7 +160,8 @@ class Examples:
 
     def __post_init__(self) -> None:
         if not self.scope.is_mail:
-            self.caller.hear_of(self.scope.projections.values())
+            for name, projection in self.scope.projections.items():
+                self.caller.tables[name] = projection.table
 
     def take(self, finding: Finding) -> None:
         """Keep the finding where it is one of the first, and give it to the caller and to the plan."""
@@ -171,8 +170,7 @@ class Examples:
         self.plan(finding)
 
     def _example(self, finding: Finding) -> Example:
-        of = self.scope.projections.get(finding.suspect.projection)
-        return Example(finding, of, self._mailbox(finding), self.scope.is_mail)
+        return Example(finding, self._mailbox(finding), self.scope.is_mail)
 
     def _mailbox(self, finding: Finding) -> UUID | None:
         if not self.scope.is_mail:

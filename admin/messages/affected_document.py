@@ -10,6 +10,7 @@ from uuid import UUID
 
 from mailmend.admin.frame.document import DIFFERS, Grid, GridCell, Heading, Part, Styled
 from mailmend.admin.frame.examples import TRUTHS_SHOWN, Affected, Example, Owner
+from mailmend.admin.frame.run_scopes import MAIL, RunScope
 from mailmend.admin.frame.values import counts_json, instant_text, plain, printable
 from mailmend.model.catalog.mail import MESSAGES, PATHS
 from mailmend.model.instants import MICROS
@@ -172,13 +173,21 @@ def _owner(affected: Affected, mailbox: UUID | None) -> Owner | None:
     return affected.owners.get(mailbox)
 
 
-def findings_parts(examples: Sequence[Example], affected: Affected, keyspace: str, *, whole: bool) -> Iterator[Part]:
+def findings_parts(
+    examples: Sequence[Example],
+    affected: Affected,
+    keyspace: str,
+    scope: RunScope = MAIL,
+    *,
+    whole: bool,
+) -> Iterator[Part]:
     """Examples by user and mailbox, with both rows side by side.
 
     Args:
         examples: of the findings.
         affected: whose mailboxes they are in.
-        keyspace: the mail keyspace.
+        keyspace: in which they are.
+        scope: of their run.
         whole: every column; else only what differs, where both rows are there.
     """
 
@@ -195,7 +204,8 @@ def findings_parts(examples: Sequence[Example], affected: Affected, keyspace: st
         group = list(found)
         yield Heading(_place_text(affected, group[0]), 3)
         for example in group:
-            yield from _side_by_side(example, keyspace, anonymous=affected.anonymous, whole=whole)
+            anonymous = affected.anonymous
+            yield from _side_by_side(example, keyspace, scope, anonymous=anonymous, whole=whole)
 
 
 def _place_text(affected: Affected, example: Example) -> str:
@@ -210,8 +220,15 @@ def _place_text(affected: Affected, example: Example) -> str:
     return f"{printable(owner.user)}, {printable(owner.path)} ({mailbox})"
 
 
-def _side_by_side(one: Example, keyspace: str, *, anonymous: bool, whole: bool) -> Iterator[Part]:
-    projection = one.of
+def _side_by_side(
+    one: Example,
+    keyspace: str,
+    scope: RunScope,
+    *,
+    anonymous: bool,
+    whole: bool,
+) -> Iterator[Part]:
+    projection = scope.projections.get(one.projection)
     title = f"{one.verdict.value} in {one.projection}: {one.key} ({one.result})"
     if projection is None or not _rows_are_there(one, projection):
         yield title

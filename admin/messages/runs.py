@@ -240,11 +240,13 @@ def run_document(result: RunResult) -> Document:
     report += by_verdict(by_name(run, "findings"))
     report += by_time(result.affected.hours)
     report += whose
-    report += findings_parts(result.examples, result.affected, run.keyspace, whole=True)
+    keyspace = run.keyspace
+    scope = result.scope
+    report += findings_parts(result.examples, result.affected, keyspace, scope, whole=True)
     report += back
     body += steps_lines(_by_verdict(by_name(run, "left")), run.keyspace, result.scope)
     body += whose
-    body += findings_parts(few, result.affected, run.keyspace, whole=False)
+    body += findings_parts(few, result.affected, keyspace, scope, whole=False)
     body += back
     return Document(
         json | affected_json(result.affected),

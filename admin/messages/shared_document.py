@@ -184,7 +184,8 @@ def _report(result: CommandResult) -> Iterator[Part]:
     yield from by_verdict(counts_json(found_in(summary)))
     yield from by_time(affected.hours)
     yield from mailboxes_part(affected, summary.keyspace)
-    yield from findings_parts(result.examples, affected, summary.keyspace, whole=True)
+    examples = result.examples
+    yield from findings_parts(examples, affected, summary.keyspace, result.scope, whole=True)
     yield from trend_parts(affected.runs)
     yield _details(summary)
 
