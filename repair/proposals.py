@@ -137,7 +137,7 @@ class _Proposer:
             if not is_plain(table.spelling) or not all(map(is_plain, _spelled(table))):
                 self.questions.append(OpenQuestion(name, f"{name} needs double quotes: left out."))
             elif table.has_counters:
-                text = f"{name} has counters: they have no form yet."
+                text = f"{name} has counters: does it count rows of a truth? Then declare a count."
                 self.questions.append(OpenQuestion(name, text))
             else:
                 readable.append(table)

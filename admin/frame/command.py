@@ -208,14 +208,16 @@ class DeclaredGroup(click.Group):
         self.by_option = declared.by_option
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Insert the name of the command that an option stands for."""
-        if args and args[0] not in self.declared:
-            for word in args:
+        return super().parse_args(ctx, self.with_command(args))
+
+    def with_command(self, words: list[str]) -> list[str]:
+        """The words behind the name of the command that one of them, an option, stands for."""
+        if words and words[0] not in self.declared:
+            for word in words:
                 name = self.by_option.get(word.partition("=")[0])
                 if name is not None:
-                    args = [name, *args]
-                    break
-        return super().parse_args(ctx, args)
+                    return [name, *words]
+        return words
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return list(self.declared)

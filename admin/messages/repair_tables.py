@@ -38,7 +38,7 @@ REPAIR_TABLES: Final = Command(
         PLAN,
         option(
             "--only",
-            "Only these: verdicts, separated by commas: PROJECT, AMEND, WITHDRAW.",
+            "Only these: verdicts, separated by commas, for example PROJECT,AMEND.",
             type=VERDICTS,
             multiple=True,
             metavar="VERDICT",

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 import click
 import pytest
 
+from mailmend.admin.frame.command import DeclaredGroup
 from mailmend.admin.main import mailmend as root
 from tests.support.checkout import CHECKOUT
 
@@ -39,7 +40,10 @@ class Reached(NamedTuple):
 def reached(words: Sequence[str]) -> Reached:
     """Whom `mailmend WORDS` calls, and with what."""
     context, command, rest = click.Context(root, info_name="mailmend"), root, list(words)
-    while isinstance(command, click.Group) and rest and not rest[0].startswith("-"):
+    while isinstance(command, DeclaredGroup):
+        rest = command.with_command(rest)
+        if not rest or rest[0].startswith("-"):
+            break
         name = rest.pop(0)
         below = command.get_command(context, name)
         assert below is not None, f"no command {name} in {context.command_path}"
