@@ -40,6 +40,14 @@ def identifier(name: str, what: str = "name") -> str:
     return name.lower()
 
 
+def is_plain_name(spelling: str) -> bool:
+    """Whether a name is read and written without double quotes."""
+    try:
+        return identifier(spelling) == spelling
+    except BadIdentifier:
+        return False
+
+
 class Kind(Enum):
     """The kinds of columns: partition key, clustering, static, regular."""
 
@@ -271,6 +279,13 @@ class Table:
         if None in key:
             return False
         return self.lone_partition is None or len(key[0]) > 0
+
+    def partition_named_by(self, row: Row) -> Key | None:
+        """The partition key that a row names; None where it lacks a part of it, or has null there."""
+        key = tuple(map(row.get, self.partition_names))
+        if None in key:
+            return None
+        return key
 
     def key_row(self, key: Key) -> dict[str, Any]:
         """The key (or a prefix of one) as a row of its columns."""

@@ -14,11 +14,11 @@ from typing import TypeVar
 from mailmend.cql.schema.generations import FLAG_USER, recognise
 from mailmend.model.catalog.mail import FAMILIES, MESSAGES
 from mailmend.model.cql_types import normal_type
-from mailmend.model.errors import BadIdentifier, SchemaMismatch, WrongUse
+from mailmend.model.errors import SchemaMismatch, WrongUse
 from mailmend.model.keyspace import Schema
 from mailmend.model.projections.family import Content, Counts, Family, Filter, Union
 from mailmend.model.projections.projection import Mirror, Projection
-from mailmend.model.table import Column, Kind, Table, identifier
+from mailmend.model.table import Column, Kind, Table, is_plain_name
 from mailmend.model.texts import keyspace_option
 
 P = TypeVar("P", Mirror, Filter, Union, Counts, Content)
@@ -276,15 +276,8 @@ def _is_of_another_type(column: Column, found: Table) -> bool:
 def _unnameable(table: Table, found: Table) -> Iterator[str]:
     """Columns whose names need quotes: they cannot be kept in a before-image."""
     for column in found.columns:
-        if column.name not in table and not _is_plain(column.spelling):
+        if column.name not in table and not is_plain_name(column.spelling):
             yield f'a plain name for the column "{column.spelling}" of {table.spelling}'
-
-
-def _is_plain(name: str) -> bool:
-    try:
-        return identifier(name) == name
-    except BadIdentifier:
-        return False
 
 
 def _bound(family: Family, live: Schema, without: frozenset[str]) -> Family:

@@ -7,7 +7,6 @@ from typing import Any, Final
 from uuid import UUID
 
 from mailmend.model.cql_types import normal_type
-from mailmend.model.errors import BadIdentifier
 from mailmend.model.keyspace import Schema
 from mailmend.model.names import name_of
 from mailmend.model.projections.conditions import (
@@ -44,7 +43,15 @@ from mailmend.model.projections.declarations import (
 )
 from mailmend.model.projections.family import Content, Counts, Family, Filter, Union
 from mailmend.model.projections.projection import Mirror, Projection
-from mailmend.model.table import Canonical, Column, Kind, Table, identifier, names_of, spellings
+from mailmend.model.table import (
+    Canonical,
+    Column,
+    Kind,
+    Table,
+    is_plain_name,
+    names_of,
+    spellings,
+)
 from mailmend.model.texts import names_instead
 from mailmend.model.toml_places import TomlPath
 from mailmend.repair.comparable import incomparable
@@ -165,7 +172,7 @@ class Binder:
             mend = f"A counter is not copied by row. Counters of groups are declared as {COUNT}."
             self.note(path, f"the {what} {spelling} has counters", mend)
             return None
-        if not is_plain(spelling):
+        if not is_plain_name(spelling):
             mend = "Rows of such a table are not read or written yet: leave it out."
             self.note(path, f"the name of the table {spelling} needs double quotes", mend)
             return None
@@ -333,7 +340,7 @@ class Binder:
         mend = f"Rows of {table.spelling} cannot be read or written yet: leave the table out."
         for column in table.columns:
             name = f"{table.spelling}.{column.spelling}"
-            if not is_plain(column.spelling):
+            if not is_plain_name(column.spelling):
                 self.note(path, f"the name of the column {name} needs double quotes", mend)
             if column.mask:
                 self.note(path, f"{name} is masked: a read may give other values", mend)
@@ -446,11 +453,3 @@ def _row_form(table: Table) -> Table:
         elif column.kind is not Kind.STATIC:
             columns.append(column)
     return table.with_columns(columns)
-
-
-def is_plain(spelling: str) -> bool:
-    """Whether a name is read and written without double quotes."""
-    try:
-        return identifier(spelling) == spelling
-    except BadIdentifier:
-        return False

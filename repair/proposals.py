@@ -18,8 +18,7 @@ from mailmend.model.projections.declarations import (
     DeclaredTruth,
     toml_text,
 )
-from mailmend.model.table import Column, Kind, Table, spellings
-from mailmend.repair.declared_binding import is_plain
+from mailmend.model.table import Column, Kind, Table, is_plain_name, spellings
 
 Mirrors = dict[str, list[DeclaredMirror]]
 """The mirrors of each truth, by its spelling."""
@@ -134,7 +133,7 @@ class _Proposer:
         readable = []
         for table in self.live.tables:
             name = toml_text(table.spelling).strip('"')
-            if not is_plain(table.spelling) or not all(map(is_plain, _spelled(table))):
+            if not is_plain_name(table.spelling) or not all(map(is_plain_name, _spelled(table))):
                 self.questions.append(OpenQuestion(name, f"{name} needs double quotes: left out."))
             elif table.has_counters:
                 text = f"{name} has counters: does it count rows of a truth? Then declare a count."

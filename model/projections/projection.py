@@ -266,8 +266,8 @@ class Look:
     def named(self) -> tuple[Key, ...]:
         """Partition keys of the truth that the latest reads name; a half-written row names none."""
         row = self.projection.lead_row(self)
-        lead = tuple(map(row.get, self.mirror.truth.partition_names))
-        if None in lead:
+        lead = self.mirror.truth.partition_named_by(row)
+        if lead is None:
             return ()
         return (lead,)
 

@@ -119,8 +119,8 @@ def known_again(image: Finding, mirror: Mirror) -> Suspect:
         rows.append(mirror.restored(image.projected.row))
     known = dict.fromkeys(image.suspect.truth_keys)
     for row in rows:
-        truth_key = tuple(map(row.get, mirror.truth.partition_names))
-        if None not in truth_key:
+        truth_key = mirror.truth.partition_named_by(row)
+        if truth_key is not None:
             known[truth_key] = None
     return replace(image.suspect, truth_keys=tuple(known))
 

@@ -243,7 +243,7 @@ class _FamilyLook:
                 for row in rows:
                     watch.add(mailbox, row[uid], row.get("modseq"))
                     last = max(last, row[uid])
-                    if self._lead_of(row) is None:
+                    if self.family.truth.partition_named_by(row) is None:
                         halves.append(Suspect(mirror.name, mirror.key_of(row), Verdict.WITHDRAW))
                     else:
                         named.append(row)
@@ -342,13 +342,6 @@ class _FamilyLook:
     @property
     def _lead(self) -> str:
         return self.family.truth.partition[0].name
-
-    def _lead_of(self, row: Row) -> Key | None:
-        """The partition key of the truth that a row names; None where a half-written row names none."""
-        lead = tuple(map(row.get, self.family.truth.partition_names))
-        if None in lead:
-            return None
-        return lead
 
 
 class TargetSuspects(LocalSuspects):
