@@ -1,14 +1,61 @@
-"""The kinds of rows of the description of a file, and pieces of JSON schema. Pure."""
+"""What readers of files share: the error, the rows of a form, and pieces of JSON schema. Pure."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from mailmend.model.errors import WrongUse
 from mailmend.model.json_forms import JsonForm
+from mailmend.model.texts import Place
 
 JsonSchema = Mapping[str, Any]
+
+REFUSED_SHOWN: Final = 20
+"""The largest number of refused places that an error shows."""
+
+
+class BadFile(WrongUse):
+    """A file that cannot be used; the message says where, and what to write instead.
+
+    Args:
+        file: its name, as it was given.
+        place: where.
+        problem: what is wrong there.
+        refused: the errors of several places, in the order of the file; the message shows the
+            first of them.
+    """
+
+    def __init__(
+        self,
+        file: str,
+        place: Place,
+        problem: str,
+        *,
+        mend: str = "",
+        refused: Sequence[Self] = (),
+    ) -> None:
+        what = f"{file}, line {place.line}, column {place.column}: {problem}\n{place.pointed}"
+        self.refused = tuple(refused)
+        if refused:
+            what = "\n".join(self._shown())
+        super().__init__(what, mend=mend)
+        self.file = file
+        self.place = place
+        self.problem = problem
+
+    def _shown(self) -> list[str]:
+        lines = [str(error) for error in self.refused[:REFUSED_SHOWN]]
+        more = len(self.refused) - REFUSED_SHOWN
+        if more > 0:
+            lines.append(f"and {more} more")
+        return lines
+
+    @property
+    def each(self) -> Sequence[Self]:
+        """The error of each place, in the order of the file."""
+        return self.refused or (self,)
+
 
 ANY_VALUE: Final[JsonSchema] = {"type": ["string", "number", "boolean", "null"]}
 """A value is its text, whatever type YAML has for it; a missing text is the empty value."""

@@ -33,7 +33,7 @@ from mailmend.model.projections.declarations import (
 from mailmend.model.projections.family import Content, Counts, Family, Filter, Union
 from mailmend.model.projections.projection import Mirror, Projection
 from mailmend.model.sizes import TableSize
-from mailmend.model.texts import Place, keyspace_option, printable
+from mailmend.model.texts import keyspace_option, printable
 from mailmend.repair.decisions.engines import estimated_rows
 from mailmend.repair.declared import bound_declaration
 from mailmend.repair.proposals import Proposal, proposed
@@ -60,15 +60,6 @@ def declared_in(file: Path) -> DeclarationFile:
 
 
 @dataclass(frozen=True, slots=True)
-class RefusedPlace:
-    """A place of a file that cannot be used."""
-
-    place: Place
-    problem: str
-    mend: str
-
-
-@dataclass(frozen=True, slots=True)
 class TableRead:
     """A table that a check reads whole.
 
@@ -86,12 +77,12 @@ class FileVerification:
     """What a file is worth in a live keyspace.
 
     Attributes:
-        refused: the places that do not fit; where there is one, the rest is empty.
+        refused: an error for each place that does not fit; where there is one, the rest is empty.
     """
 
     file: Path
     keyspace: str
-    refused: tuple[RefusedPlace, ...] = ()
+    refused: tuple[BadDeclaration, ...] = ()
     families: tuple[Family, ...] = ()
     reads: tuple[TableRead, ...] = ()
     unseen: tuple[Unseen, ...] = ()
@@ -114,8 +105,7 @@ def verify(connection: ConnectionSettings, file: Path) -> FileVerification:
     try:
         declared = declared_in(file)
     except BadDeclaration as error:
-        refused = tuple(RefusedPlace(each.place, each.problem, each.mend) for each in error.each)
-        return FileVerification(file, keyspace, refused)
+        return FileVerification(file, keyspace, tuple(error.each))
     with open_cluster(connection) as opened:
         opened.cluster.replication_of(keyspace)
         live = live_schema(opened.cluster, keyspace)
@@ -125,7 +115,7 @@ def verify(connection: ConnectionSettings, file: Path) -> FileVerification:
         misfits = []
         for misfit in bound.misfits:
             place = declared.place_of(misfit.path)
-            misfits.append(RefusedPlace(place, misfit.problem, misfit.mend))
+            misfits.append(BadDeclaration(str(file), place, misfit.problem, mend=misfit.mend))
         misfits.sort(key=lambda misfit: (misfit.place.line, misfit.place.column))
         return FileVerification(file, keyspace, tuple(misfits))
     reads = _reads(bound.families, sizes)
@@ -144,9 +134,9 @@ def _reads(families: Sequence[Family], sizes: Mapping[str, TableSize]) -> tuple[
 
 def verify_document(result: FileVerification) -> Document:
     refused = []
-    for place in result.refused:
-        position = fields_json(place.place, "line", "column")
-        refused.append({**position, "text": place.problem, "fix": place.mend})
+    for error in result.refused:
+        position = fields_json(error.place, "line", "column")
+        refused.append({**position, "text": error.problem, "fix": error.mend})
     json: dict[str, Any] = {
         "file": str(result.file),
         "keyspace": result.keyspace,
@@ -158,21 +148,13 @@ def verify_document(result: FileVerification) -> Document:
     }
     file = printable(str(result.file))
     if result.refused:
-        remarks = [f"mailmend: {_refused_text(file, place)}" for place in result.refused]
+        remarks = [f"mailmend: {printable(str(error))}" for error in result.refused]
         if len(remarks) > 1:
             remarks.append(f"{file}: {len(remarks):,} errors.")
         return Document(json, (), result.exit, remarks=tuple(remarks))
     shell = shlex.quote(str(result.file))
     command = f"mailmend check --projections {shell} {keyspace_option(result.keyspace)}"
     return Document(json, (*_verified_parts(result), f"Next: {command}"), result.exit)
-
-
-def _refused_text(file: str, refused: RefusedPlace) -> str:
-    place = refused.place
-    lines = [f"{file}, line {place.line}, column {place.column}: {refused.problem}", place.pointed]
-    if refused.mend:
-        lines.append(refused.mend)
-    return printable("\n".join(lines))
 
 
 def _verified_parts(result: FileVerification) -> Sequence[Part]:

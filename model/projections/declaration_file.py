@@ -6,12 +6,12 @@ that one error tells all places. Nothing in a file is evaluated.
 
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from mailmend.model.errors import WrongUse
-from mailmend.model.file_forms import FileForm
+from mailmend.model.file_forms import BadFile, FileForm
 from mailmend.model.names import name_of, spelled
 from mailmend.model.projections.declaration_form import (
     CONTENT_FORM,
@@ -55,9 +55,6 @@ T = TypeVar("T")
 FILE_CHARACTERS_MAX: Final = 2**18
 """Characters of a file of projections; a larger one is refused."""
 
-REFUSED_SHOWN: Final = 20
-"""The largest number of refused places that an error shows."""
-
 UNREAD: Final = "unread"
 """Stands for a name that is refused, so that the rest of its table is read."""
 
@@ -66,42 +63,8 @@ COUNTERS_MEND: Final = "Write it like { total = {}, unseen = { seen = false } }.
 _PLACE: Final = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 
 
-class BadDeclaration(WrongUse):
-    """A file of projections that cannot be used; the message says where, and what to write instead.
-
-    Args:
-        file: its name, as it was given.
-        place: where.
-        problem: what is wrong there.
-        refused: the errors of several places, in the order of the file; the message shows the
-            first of them.
-    """
-
-    def __init__(
-        self,
-        file: str,
-        place: Place,
-        problem: str,
-        *,
-        mend: str = "",
-        refused: Sequence["BadDeclaration"] = (),
-    ) -> None:
-        what = f"{file}, line {place.line}, column {place.column}: {problem}\n{place.pointed}"
-        if refused:
-            what = "\n".join(map(str, refused[:REFUSED_SHOWN]))
-        more = len(refused) - REFUSED_SHOWN
-        if more > 0:
-            what = f"{what}\nand {more} more"
-        super().__init__(what, mend=mend)
-        self.file = file
-        self.place = place
-        self.problem = problem
-        self.refused = tuple(refused)
-
-    @property
-    def each(self) -> Sequence["BadDeclaration"]:
-        """The error of each place, in the order of the file."""
-        return self.refused or (self,)
+class BadDeclaration(BadFile):
+    """A file of projections that cannot be used."""
 
 
 @dataclass(slots=True)

@@ -1,14 +1,9 @@
 """The error of a policy file. It needs no YAML."""
 
 import shlex
-from collections.abc import Sequence
 from typing import Final
 
-from mailmend.model.errors import WrongUse
-from mailmend.model.texts import Place
-
-REFUSED_SHOWN: Final = 20
-"""The largest number of refused values that an error shows."""
+from mailmend.model.file_forms import BadFile
 
 REFUSED_MAX: Final = 1_000
 """Refused values after which reading stops."""
@@ -17,32 +12,14 @@ CUT: Final = "; the rest of the file was not read"
 """What is said behind a number of refused values where reading stopped."""
 
 
-class BadPolicyFile(WrongUse):
-    """A policy file that cannot be used; the message says where, and what to write instead.
+class BadPolicyFile(BadFile):
+    """A policy file that cannot be used."""
 
-    Args:
-        file: its name, as it was given.
-        place: where.
-        problem: what is wrong there.
-        refused: the errors of several places, in the order of the file; the message shows the first of them.
-    """
-
-    def __init__(
-        self, file: str, place: Place, problem: str, *, mend: str = "", refused: Sequence["BadPolicyFile"] = ()
-    ) -> None:
-        what = f"{file}, line {place.line}, column {place.column}: {problem}\n{place.pointed}"
-        if refused:
-            what = _shown(refused)
-        super().__init__(what, mend=mend)
-        self.file = file
-        self.place = place
-        self.problem = problem
-        self.refused = tuple(refused)
-
-    @property
-    def each(self) -> Sequence["BadPolicyFile"]:
-        """The error of each place, in the order of the file."""
-        return self.refused or (self,)
+    def _shown(self) -> list[str]:
+        *lines, last = super()._shown()
+        if self.is_cut:
+            last += CUT
+        return [*lines, last]
 
     @property
     def is_cut(self) -> bool:
@@ -64,14 +41,3 @@ class BadPolicyFile(WrongUse):
         if first.mend:
             mend = f"{first.mend}\n{mend}"
         return BadPolicyFile(first.file, first.place, first.problem, mend=mend)
-
-
-def _shown(refused: Sequence[BadPolicyFile]) -> str:
-    lines = [str(error) for error in refused[:REFUSED_SHOWN]]
-    more = len(refused) - REFUSED_SHOWN
-    if more > 0:
-        stopped = ""
-        if len(refused) >= REFUSED_MAX:
-            stopped = CUT
-        lines.append(f"and {more} more{stopped}")
-    return "\n".join(lines)

@@ -4,8 +4,9 @@ import pickle
 
 import pytest
 
-from mailmend.delivery.policy.file.forms import REFUSED_MAX, REFUSED_SHOWN, BadPolicyFile
+from mailmend.delivery.policy.file.forms import REFUSED_MAX, BadPolicyFile
 from mailmend.delivery.policy.file.reading import policies_of
+from mailmend.model.file_forms import REFUSED_SHOWN
 
 WRONG_VALUES = """\
 lists:
