@@ -448,8 +448,10 @@ def _row_form(table: Table) -> Table:
     """The table with what belongs to its rows; of a set, null and the empty set are one."""
     columns = []
     for column in table.columns:
+        if column.kind is Kind.STATIC:
+            continue
         if column.type.startswith("set<"):
             columns.append(replace(column, canonical=Canonical.SET))
-        elif column.kind is not Kind.STATIC:
+        else:
             columns.append(column)
     return table.with_columns(columns)

@@ -103,8 +103,9 @@ def test_a_static_column_is_refused() -> None:
     assert 'left_out = ["name"]' in said
 
 
-def test_a_static_column_that_is_left_out_does_no_harm() -> None:
-    static = Table("users_by_email", columns("email text", "user_id uuid", static="name text"))
+@pytest.mark.parametrize("static_column", ["name text", "name set<text>"])
+def test_a_static_column_that_is_left_out_does_no_harm(static_column: str) -> None:
+    static = Table("users_by_email", columns("email text", "user_id uuid", static=static_column))
     assert mirror_of(BY_EMAIL_TEXT + 'left_out = ["name"]', with_table(static)).compared == ()
 
 
