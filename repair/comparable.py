@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from mailmend.model.cql_types import CqlType, parse_type
-from mailmend.model.errors import BadIdentifier, WrongUse
+from mailmend.model.errors import BadIdentifier
 from mailmend.model.projections.family import Family
 from mailmend.model.table import Column, Kind, Table
 
@@ -23,21 +23,6 @@ _COMPARED: Final = _IN_KEYS | {"decimal", "double", "duration", "float"}
 _MADE_OF_OTHERS: Final = frozenset({"frozen", "list", "map", "set", "tuple", "vector"})
 _NOT_IN_KEYS: Final = frozenset({"decimal", "double", "duration", "float", "vector"})
 _GATHERED: Final = frozenset(f"set<{name}>" for name in (TEXTS | WHOLE_NUMBERS | {"boolean"}))
-
-_LEAVE_OUT: Final = "Leave it out of the declaration, or declare another table."
-
-
-def refuse_incomparable(families: Iterable[Family]) -> None:
-    """Refuse families with a column that cannot be compared exactly.
-
-    Raises:
-        WrongUse: the error names each such column, with its type.
-    """
-    problems: dict[str, None] = {}
-    for family in families:
-        problems |= dict.fromkeys(incomparable(family))
-    if problems:
-        raise WrongUse("; ".join(problems), mend=_LEAVE_OUT)
 
 
 def incomparable(family: Family) -> Iterator[str]:
