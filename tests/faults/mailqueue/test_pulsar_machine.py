@@ -68,6 +68,8 @@ class TopicQueueMachine(RuleBasedStateMachine):
     Attributes:
         owed: mails that must come, or be listed.
         deleted: mails that must not come any more.
+        perhaps_deleted: mails whose removal was cut short: whether their deletion is published is not known here. Where
+            it is, a dead letter of such a mail is not put back either.
         done: mails that were acked or rejected.
         doubtful: those that may come again, as no queue promises more than delivery at least once.
         james_was_at: when James deleted last, by sender.
@@ -85,6 +87,7 @@ class TopicQueueMachine(RuleBasedStateMachine):
         self.workers = [TopicWorker(QUEUE, self.topics, self.blobs, SkewedClock(self.clock, ahead)) for ahead in SKEWS]
         self.crowd = 0
         self.owed, self.deleted, self.done = set[str](), set[str](), set[str]()
+        self.perhaps_deleted = set[str]()
         self.doubtful, self.unwritten = set[str](), set[str]()
         self.james_was_at: dict[str, datetime] = {}
         self.deleted_by_james = set[str]()
@@ -153,6 +156,7 @@ class TopicQueueMachine(RuleBasedStateMachine):
             self.by(number, lambda worker: worker.queue.purge(on_removed=keep), mishaps)
         except (MailmendError, Died):
             self.doubtful |= kept
+            self.perhaps_deleted |= kept
         else:
             self.deleted |= kept
             assert not self.letters(), f"left of {letters}"
@@ -174,7 +178,8 @@ class TopicQueueMachine(RuleBasedStateMachine):
             for letter in letters:
                 name = letter.queued.mail.name
                 deleted_at = self.james_was_at.get(letter.queued.mail.sender or "", EPOCH)
-                if deleted_at < now and name not in self.deleted_by_james and self.has_bytes(letter):
+                gone = self.deleted_by_james | self.perhaps_deleted
+                if deleted_at < now and name not in gone and self.has_bytes(letter):
                     self.owed.add(name)
 
     def has_bytes(self, letter: Listed) -> bool:
@@ -203,6 +208,7 @@ class TopicQueueMachine(RuleBasedStateMachine):
         except (MailmendError, Died):
             self.owed -= kept
             self.doubtful |= kept
+            self.perhaps_deleted |= kept
         else:
             assert len(kept) <= count <= len(kept) * len(numbers)
             self.deleted |= kept
