@@ -89,7 +89,12 @@ class OpenCluster:
     @property
     def has_queues(self) -> bool:
         """Whether the keyspace has any of James's tables of queues."""
-        return not tables_of(self.cluster, self.mail.name).isdisjoint(table.name for table in JAMES_QUEUE_TABLES)
+        return not self.tables.isdisjoint(table.name for table in JAMES_QUEUE_TABLES)
+
+    @property
+    def tables(self) -> frozenset[str]:
+        """The names of the mail keyspace's tables."""
+        return tables_of(self.cluster, self.mail.name)
 
     def identity(self, tables: Iterable[Table]) -> str:
         """An identity of tables: tables of another cluster, and altered tables, have another one."""

@@ -38,6 +38,7 @@ from mailmend.admin.messages.options import (
 )
 from mailmend.admin.messages.runs import affected
 from mailmend.admin.messages.shared_document import document_of
+from mailmend.model.catalog.left_tables import LeftTable, left_tables
 from mailmend.model.catalog.mail import FAMILIES, MESSAGES
 from mailmend.model.errors import AccessDenied, ExitCode, MailmendError, MissingExtra, ResultUnwritten, WrongUse
 from mailmend.model.projections.family import Family
@@ -84,8 +85,22 @@ def check(request: CheckRequest, caller: Caller) -> CommandResult:
             found: CommandResult = import_or_name_extra(_QUEUES).find_in_queues(request, caller, opened)
             return found
         if request.what == "messages" or not (opened.has_queues or request.pulsar):
-            return _find_in_messages(request, caller, opened)
-        return _check_both(request, caller, opened)
+            found = _find_in_messages(request, caller, opened)
+        else:
+            found = _check_both(request, caller, opened)
+        return replace(found, left_tables=_left_tables(request, opened, found))
+
+
+def _left_tables(
+    request: CheckRequest,
+    opened: OpenCluster,
+    found: CommandResult,
+) -> tuple[LeftTable, ...]:
+    """The denormalised tables of the keyspace that this check did not look at."""
+    looked_at = {request.what}
+    if found.queues is not None:
+        looked_at.add("queues")
+    return tuple(left_tables(opened.tables, looked_at))
 
 
 def _check_tables(request: CheckRequest, caller: Caller) -> CommandResult:
@@ -250,7 +265,10 @@ CHECK: Final = Command(
     a table: `'"messages"'`.
 
     The generators of uids and modseqs (messageCounter, modseq) are compared with the messages: one that is behind
-    is named with the statement that raises it (`generators` in the JSON, exit code 1).""",
+    is named with the statement that raises it (`generators` in the JSON, exit code 1).
+
+    At its end a check of messages names the denormalised tables of the keyspace that it did not
+    look at, with the reason (`left_tables` in the JSON). They change no exit code.""",
     service="mailmend.admin.messages.check:find_drift",
     present="mailmend.admin.messages.check:check_document",
     options=(

@@ -21,6 +21,7 @@ from mailmend.admin.frame.scan_options import ScanOptions
 from mailmend.admin.frame.settings import BlobsSettings, ConnectionSettings, parse_blobs, typed_as, without_secrets
 from mailmend.mailqueue.blobs.s3 import S3Settings
 from mailmend.mailqueue.pulsar.settings import PulsarSettings
+from mailmend.model.catalog.left_tables import LeftTable
 from mailmend.model.errors import WrongUse
 from mailmend.model.sizes import bytes_text
 from mailmend.repair.binding import Bound
@@ -100,6 +101,7 @@ class CommandResult(MendingResult):
         garbage: what a garbage collection of their tables costs, or came to; None where none was asked for.
         affected: in whose mailboxes the findings are; None where no report tells it.
         scope: what was looked at.
+        left_tables: the denormalised tables of the keyspace that a check of mail did not look at.
     """
 
     options: str = ""
@@ -108,6 +110,7 @@ class CommandResult(MendingResult):
     affected: Affected | None = None
     stores: str = ""
     scope: RunScope = MAIL
+    left_tables: tuple[LeftTable, ...] = ()
 
 
 def unseen(without: Sequence[str], bound: Bound, of_target: str | None = None) -> str | None:

@@ -134,7 +134,7 @@ def document_of(result: CommandResult) -> Document:
     if summary.unseen:
         remarks = [summary.unseen, *remarks]
     return Document(
-        json=summary_json(summary) | queues_json(result),
+        json=summary_json(summary) | queues_json(result) | left_tables_json(result),
         body=tuple(_body(result)),
         exit=ExitCode(summary.exit),
         remarks=tuple(remarks),
@@ -165,10 +165,37 @@ def summary_json(summary: RepairResult) -> dict[str, Any]:
     }
 
 
+def left_tables_json(result: CommandResult) -> dict[str, Any]:
+    tables = []
+    for left in result.left_tables:
+        tables.append(fields_json(left, "table", "truth", "task", "check", "why"))
+    return {"left_tables": tables}
+
+
+def _left_tables_lines(result: CommandResult) -> Iterator[str]:
+    """The tables that a check did not look at, in one line for each reason."""
+    if not result.left_tables:
+        return
+    yield f"{len(result.left_tables):,} denormalised tables were not looked at:"
+    by_reason: dict[str, list[str]] = {}
+    for left in result.left_tables:
+        by_reason.setdefault(left.why, []).append(left.table)
+    for why, names in by_reason.items():
+        yield f"    {', '.join(names)}: {why}"
+
+
+def _left_tables_grids(result: CommandResult) -> Iterator[Grid]:
+    if result.left_tables:
+        rows = [(left.table, left.truth, left.why) for left in result.left_tables]
+        title = "Denormalised tables that were not looked at"
+        yield Grid(title, ("table", "follows from", "why"), rows)
+
+
 def _body(result: CommandResult) -> Iterator[Part]:
     yield from _sums(result, _findings(result.summary, result.scope))
     yield from queue_lines(result)
     yield from example_lines(result.examples)
+    yield from _left_tables_lines(result)
     yield from _closing(result)
 
 
@@ -187,6 +214,7 @@ def _report(result: CommandResult) -> Iterator[Part]:
     examples = result.examples
     yield from findings_parts(examples, affected, summary.keyspace, result.scope, whole=True)
     yield from trend_parts(affected.runs)
+    yield from _left_tables_grids(result)
     yield _details(summary)
 
 

@@ -1,6 +1,7 @@
 """check as a person types it, against a cluster in memory: it finds drift, in queues too, and writes nothing."""
 
 from datetime import timedelta
+from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from mailmend.admin.frame.extras import missing_extra
 from mailmend.admin.messages import check
 from mailmend.cql.driver import session
+from mailmend.model.catalog.james_tables import THREAD
 from mailmend.model.catalog.mail import MAILBOX, MAILBOX_PATH, MESSAGE_COUNTER, MODSEQ
 from mailmend.model.catalog.mail_queue import BROWSE_START, CONTENT_START, ENQUEUED_MAILS, JAMES_QUEUE_TABLES
 from mailmend.model.errors import AccessDenied, ExitCode, MailmendError, TimedOut
@@ -94,6 +96,32 @@ class TestCheck:
         assert (after.code, "No drift." in after.out) == (0, True)
         (seen,) = mail.tables.read(Read(MESSAGE_COUNTER, (mail.mailbox,)))
         assert seen.row["nextuid"] == 4
+
+    @pytest.mark.usefixtures("mail")
+    def test_denormalised_tables_that_it_did_not_look_at_are_named_with_the_reason(
+        self, mailmend: CommandLine, cluster: ClusterTwin, tmp_path: Path
+    ) -> None:
+        """They are told next to "No drift", and change no exit code."""
+        cluster.keyspaces["mail"] = without_tables(cluster.keyspaces["mail"], THREAD.name)
+
+        shown = mailmend("check", "messages", *QUICK, "--report", str(tmp_path / "drift.html"))
+        as_json = mailmend("check", "messages", *QUICK, "--json")
+
+        names = [left["table"] for left in as_json.json["left_tables"]]
+        assert {"mailbox", "UserMailboxACL", "email_query_view_received_at", "browseStart"} <= set(names)
+        assert THREAD.spelling not in names, "the keyspace lacks it"
+        assert (shown.code, as_json.code) == (0, 0)
+        assert f"{len(names)} denormalised tables were not looked at:" in shown.out
+        assert "James's task populateEmailQueryView makes it true again." in shown.out
+        assert shown.out.rstrip().endswith("No drift.")
+        assert "Denormalised tables that were not looked at" in (tmp_path / "drift.html").read_text()
+
+    @pytest.mark.usefixtures("mail")
+    def test_tables_that_another_part_of_the_check_looked_at_are_not_named(self, mailmend: CommandLine) -> None:
+        ended = mailmend("check", *QUICK, "--json")
+
+        words = {left["check"] for left in ended.json["left_tables"]}
+        assert words == {"", "blobs"}
 
     @pytest.mark.parametrize("near", [False, True], ids=["a scan", "one mailbox"])
     def test_a_mailbox_that_lost_its_generators_is_named(

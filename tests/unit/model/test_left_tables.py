@@ -1,0 +1,38 @@
+"""The denormalised tables that a check leaves out: those that the keyspace has, and that no other check covers."""
+
+import pytest
+
+from mailmend.model.catalog.left_tables import LEFT_TABLES, left_tables
+from mailmend.model.catalog.mail import FAMILIES, MESSAGES
+from mailmend.model.names import name_of
+
+
+def names_left(live: set[str], *looked_at: str) -> list[str]:
+    return [left.table for left in left_tables(live, looked_at)]
+
+
+def test_only_tables_of_the_keyspace_are_named() -> None:
+    assert names_left({"usermailboxacl", "users_by_email"}, "messages") == ["UserMailboxACL"]
+    assert names_left(set(), "messages") == []
+
+
+@pytest.mark.parametrize(("table", "word"), [("mailbox", "all"), ("browsestart", "queues"), ("blobs", "blobs")])
+def test_a_table_that_another_check_covers_is_named_until_that_check_was_made(table: str, word: str) -> None:
+    (left,) = left_tables({table}, {"messages"})
+
+    assert left.why == f"`mailmend check {word}` looks at it."
+    assert names_left({table}, "messages", word) == []
+
+
+def test_each_table_is_named_once_and_none_is_a_projection_of_messages() -> None:
+    names = [name_of(left.table) for left in LEFT_TABLES]
+    projected = {projection.table.name for projection in MESSAGES.projections}
+
+    assert len(names) == len(set(names))
+    assert projected.isdisjoint(names)
+
+
+def test_a_projection_that_only_a_whole_check_compares_is_named_with_that_check() -> None:
+    others = {family.mirror.table.name for family in FAMILIES if family is not MESSAGES}
+
+    assert others == {name_of(left.table) for left in LEFT_TABLES if left.check == "all"}
