@@ -37,6 +37,7 @@ from mailmend.model.operations import (
     Scan,
     Seen,
     Write,
+    computed_in,
 )
 from mailmend.model.table import Column, Key, Row, Table
 
@@ -279,7 +280,7 @@ class MemoryTables:
             rows = []
             for key in _among(read.key, read.among):
                 for row in self._read(read.table, key, times=read.times):
-                    rows.append(_narrowed(read, row))
+                    rows.append(_narrowed(read, row.completed(computed_in(read))))
             return rows
 
         seen: Sequence[Seen] = self._surrounded(read, narrowed)
@@ -334,7 +335,7 @@ class MemoryTables:
         for key in within:
             for seen in self._read(scan.table, key, times=False):
                 if not scan.after or scan.table.key_of(seen.row)[start:end] > scan.after:
-                    rows.append(_cells(seen.row, scan.columns))
+                    rows.append(_cells(scan.table.completed(seen.row), scan.columns))
         return rows[: scan.limit]
 
     def _partitions_in(self, scan: Scan) -> list[Key]:

@@ -96,15 +96,15 @@ def selection_of(read: Read | Scan, *, collection_times: bool) -> Selection:
     """What the read selects. Times of collections can be read from Cassandra 5 on only."""
     match read:
         case Read(table, _, _, times, columns=names):
-            columns = table.columns
+            columns = tuple(map(table.column, table.stored(table.names)))
             if names is not None:
-                columns = (*table.key, *map(table.column, names))
+                columns = (*table.key, *map(table.column, table.stored(names)))
             timed: tuple[Column, ...] = ()
             if times:
                 timed = tuple(_timed(table, collection_times=collection_times))
             return Selection(columns, timed)
         case Scan(table, names):
-            return Selection(tuple(map(table.column, names)))
+            return Selection(tuple(map(table.column, table.stored(names))))
 
 
 def render(keyspace: str, operation: Operation, *, collection_times: bool = False) -> str:  # noqa: PLR0911 - one for each kind

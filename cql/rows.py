@@ -15,8 +15,17 @@ from uuid import UUID
 
 from mailmend.cql.row_statements import Operation, selection_of
 from mailmend.model.cql_types import CqlType, parse_type
-from mailmend.model.operations import Applied, ChangeIf, PutIfAbsent, Read, RemoveIf, Scan, Seen
-from mailmend.model.table import Column, names_of
+from mailmend.model.operations import (
+    Applied,
+    ChangeIf,
+    PutIfAbsent,
+    Read,
+    RemoveIf,
+    Scan,
+    Seen,
+    computed_in,
+)
+from mailmend.model.table import Column, ComputedColumns, computed_cells, names_of
 from mailmend.model.values import CqlDuration, FrozenMap, date_of, time_of
 
 Conversion = Callable[[Any], Any]
@@ -66,7 +75,10 @@ def conversion_of(cql_type: str) -> Conversion | None:
     return normalised
 
 
-def row_reader(columns: Sequence[Column]) -> Callable[[Sequence[Any]], dict[str, Any]]:
+def row_reader(
+    columns: Sequence[Column],
+    computed: ComputedColumns = (),
+) -> Callable[[Sequence[Any]], dict[str, Any]]:
     """A function from the driver's values to a row; made once for many rows, because scans are long."""
     names = names_of(columns)
     changed = []
@@ -80,6 +92,8 @@ def row_reader(columns: Sequence[Column]) -> Callable[[Sequence[Any]], dict[str,
         for name, conversion in changed:
             if row[name] is not None:
                 row[name] = conversion(row[name])
+        if computed:
+            row |= computed_cells(computed, row)
         return row
 
     return read
@@ -266,9 +280,11 @@ def answer_of(operation: Operation, *, collection_times: bool) -> Callable[[Any]
         case Read():
             selection = selection_of(operation, collection_times=collection_times)
             see = seen_reader(selection.columns, selection.timed)
-            return lambda rows: [see(values) for values in rows]
+            computed = computed_in(operation)
+            return lambda rows: [see(values).completed(computed) for values in rows]
         case Scan():
-            return row_reader(selection_of(operation, collection_times=False).columns)
+            columns = selection_of(operation, collection_times=False).columns
+            return row_reader(columns, computed_in(operation))
         case PutIfAbsent() | ChangeIf() | RemoveIf():
             return applied_of
         case _:

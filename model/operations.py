@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any, TypeVar
 
 from mailmend.model.instants import MICROS
-from mailmend.model.table import Key, Row, Table
+from mailmend.model.table import ComputedColumns, Key, Row, Table, computed_cells
 from mailmend.model.values import same_values
 
 
@@ -51,6 +51,19 @@ class Seen:
             return self
         seconds = micros // MICROS
         return replace(self, expires_at={name: seconds + left for name, left in self.ttls.items()})
+
+    def completed(self, computed: ComputedColumns) -> "Seen":
+        """The row with computed cells; a cell has the times of its source."""
+        if not computed:
+            return self
+        row = {**self.row, **computed_cells(computed, self.row)}
+        written_at = dict(self.written_at)
+        ttls = dict(self.ttls)
+        for name, rule in computed:
+            for times in (written_at, ttls):
+                if rule.source in times and row[name] is not None:
+                    times[name] = times[rule.source]
+        return Seen(row, written_at, ttls)
 
     @property
     def ends_at(self) -> int | None:
@@ -131,6 +144,14 @@ class Scan:
     limit: int | None = None
     page_rows: int | None = None  # None: as many as the adapter likes
     among: Key = ()
+
+
+def computed_in(read: Read | Scan) -> ComputedColumns:
+    """The computed columns that a read asks for."""
+    names = read.columns
+    if names is None:
+        return read.table.computed
+    return tuple((name, rule) for name, rule in read.table.computed if name in names)
 
 
 @dataclass(frozen=True, slots=True)

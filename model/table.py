@@ -12,7 +12,16 @@ from typing import Any, Protocol
 
 from mailmend.model.cql_types import COUNTER, normal_type
 from mailmend.model.errors import BadIdentifier
-from mailmend.model.names import RESERVED, map_literal, name_of, pairs_of, text_literal, text_of
+from mailmend.model.names import (
+    RESERVED,
+    map_literal,
+    name_of,
+    pairs_of,
+    spelled,
+    text_literal,
+    text_of,
+)
+from mailmend.model.transforms import Transform
 from mailmend.model.values import same_value
 
 Row = Mapping[str, Any]
@@ -23,6 +32,9 @@ Key = tuple[Any, ...]
 
 COMPACT_STORAGE = "compact storage"
 """COMPACT STORAGE, kept among a table's options as `true`."""
+
+ComputedColumns = tuple[tuple[str, Transform], ...]
+"""Computed columns: the name of each, and what it is computed by."""
 
 _MAY_BE_EMPTY = frozenset({"ascii", "blob", "text", "varchar"})
 
@@ -73,6 +85,8 @@ class Column:
 
     Attributes:
         mask: the masking function with its arguments, as CQL; "" without a mask.
+        computed: what the column is computed by where it is no column of the server; its cell is
+            added to rows that are read.
     """
 
     spelling: str
@@ -81,6 +95,7 @@ class Column:
     canonical: Canonical = Canonical.PLAIN
     descending: bool = False
     mask: str = ""
+    computed: Transform | None = None
     name: str = field(init=False, repr=False, compare=False)
     """The name as the server knows it: lower case, unless the spelling is in quotes."""
     in_key: bool = field(init=False, repr=False, compare=False)
@@ -118,13 +133,18 @@ class Column:
         return self.type.startswith("'") and self.type.endswith(f"{COUNTER}'")
 
 
+def computed_column(transform: Transform) -> Column:
+    """The column that a transform adds to rows."""
+    return Column(spelled(transform.name), transform.type, computed=transform)
+
+
 def columns(partition: str, clustering: str = "", regular: str = "", static: str = "") -> tuple[Column, ...]:
     """Columns as CQL lists them, by what they are to their table: `columns("day text", "run timeuuid DESC")`."""
     kinds = ((Kind.PARTITION, partition), (Kind.CLUSTERING, clustering), (Kind.STATIC, static), (Kind.REGULAR, regular))
     listed = []
     for kind, text in kinds:
-        for spelled in filter(None, text.split(", ")):
-            name, type_, *order = spelled.split()
+        for listing in filter(None, text.split(", ")):
+            name, type_, *order = listing.split()
             listed.append(Column(name, type_, kind, descending=bool(order)))
     return tuple(listed)
 
@@ -201,21 +221,27 @@ class Table:
     partition_names: tuple[str, ...] = field(init=False, repr=False, compare=False)
     """The names of the partition key columns, in the key's order."""
     regular: tuple[Column, ...] = field(init=False, repr=False, compare=False)
-    """Every column outside the primary key."""
+    """Every column of the server outside the primary key."""
     names: tuple[str, ...] = field(init=False, repr=False, compare=False)
     """Every column's name, in declared order."""
     plain: tuple[str, ...] = field(init=False, repr=False, compare=False)
     """The names of the columns that are one cell each."""
     collections: tuple[str, ...] = field(init=False, repr=False, compare=False)
     """The names of the columns that are many cells each."""
+    computed: ComputedColumns = field(init=False, repr=False, compare=False)
+    """The computed columns, by name, which are neither regular nor plain."""
 
     def __post_init__(self) -> None:
+        computed: list[tuple[str, Transform]] = []
         partition: list[Column] = []
         clustering: list[Column] = []
         regular: list[Column] = []
         plain: list[str] = []
         collections: list[str] = []
         for column in self.columns:
+            if column.computed is not None:
+                computed.append((column.name, column.computed))
+                continue
             match column.kind:
                 case Kind.PARTITION:
                     partition.append(column)
@@ -239,6 +265,7 @@ class Table:
         object.__setattr__(self, "names", names_of(self.columns))
         object.__setattr__(self, "plain", tuple(plain))
         object.__setattr__(self, "collections", tuple(collections))
+        object.__setattr__(self, "computed", tuple(computed))
 
     def __contains__(self, name: object) -> bool:
         return name in self.names
@@ -295,6 +322,23 @@ class Table:
         """The names of its columns that are wanted, in declared order."""
         return tuple(name for name in self.names if name in wanted)
 
+    def stored(self, names: Iterable[str]) -> tuple[str, ...]:
+        """The server's columns behind these names, each once."""
+        rules = dict(self.computed)
+        found: dict[str, None] = {}
+        for name in names:
+            if name not in rules:
+                found[name] = None
+            elif (source := rules[name].source) is not None:
+                found[source] = None
+        return tuple(found)
+
+    def completed(self, row: Row) -> Row:
+        """A row of the server's columns with its computed cells."""
+        if not self.computed:
+            return row
+        return {**row, **computed_cells(self.computed, row)}
+
     def with_columns(self, columns: Iterable[Column]) -> "Table":
         return replace(self, columns=tuple(columns))
 
@@ -319,6 +363,11 @@ class Table:
         return replace(
             self, comment=comment, compaction=compaction or self.compaction, options={**self.options, **rest}
         )
+
+
+def computed_cells(computed: ComputedColumns, row: Row) -> dict[str, Any]:
+    """The computed cells of a row that has their sources."""
+    return {name: rule.cell(row) for name, rule in computed}
 
 
 class Named(Protocol):

@@ -1,16 +1,14 @@
 """One declared truth bound to a live schema: its families, or what does not fit. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
-from uuid import UUID
 
 from mailmend.model.cql_types import normal_type
+from mailmend.model.errors import WrongUse
 from mailmend.model.keyspace import Schema
 from mailmend.model.names import name_of
 from mailmend.model.projections.conditions import (
-    CellConstant,
     Either,
     Every,
     IsNull,
@@ -19,6 +17,7 @@ from mailmend.model.projections.conditions import (
 )
 from mailmend.model.projections.declarations import (
     COLUMN,
+    COMPUTED,
     CONTENT,
     COUNT,
     COUNTERS,
@@ -29,7 +28,6 @@ from mailmend.model.projections.declarations import (
     TRUTH,
     UNION,
     WHEN,
-    Constant,
     DeclaredCondition,
     DeclaredCount,
     DeclaredFilter,
@@ -38,16 +36,16 @@ from mailmend.model.projections.declarations import (
     DeclaredTest,
     DeclaredTruth,
     DeclaredUnion,
-    toml_key,
-    toml_text,
 )
 from mailmend.model.projections.family import Content, Counts, Family, Filter, Union
 from mailmend.model.projections.projection import Mirror, Projection
+from mailmend.model.projections.toml_values import toml_key, toml_text
 from mailmend.model.table import (
     Canonical,
     Column,
     Kind,
     Table,
+    computed_column,
     is_plain_name,
     names_of,
     spellings,
@@ -55,6 +53,7 @@ from mailmend.model.table import (
 from mailmend.model.texts import names_instead
 from mailmend.model.toml_places import TomlPath
 from mailmend.repair.comparable import incomparable
+from mailmend.repair.declared_computing import CONSTANTS_OF, bound_transform, constant_of
 
 Columns = frozenset[str]
 Names = Mapping[str, str]
@@ -79,11 +78,18 @@ class Misfit:
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """A projection and its truth as they are live, and where the projection is declared."""
+    """A projection and its truth as they are live, and where the projection is declared.
+
+    Attributes:
+        computed: the computed column of the truth behind columns of the projection.
+        form: the truth with what belongs to its rows, and all computed columns.
+    """
 
     path: TomlPath
     truth: Table
     table: Table
+    computed: Mapping[str, Column]
+    form: Table
 
     def own(self, column: Column) -> str:
         return f"{self.table.spelling}.{column.spelling}"
@@ -107,13 +113,10 @@ class Binder:
         path = (TRUTH, declared.table)
         truth = self.table(path, declared.table, "truth")
         found: dict[str, list[Projection]] = {}
-        for projection in declared.every:
-            own_path = (*path, projection.kind, projection.table)
-            table = self.table(own_path, projection.table, projection.kind)
-            if truth is not None and table is not None:
-                bound = self.projection(_Pair(own_path, truth, table), projection)
-                if bound is not None:
-                    found.setdefault(projection.kind, []).append(bound)
+        for pair, projection in self._pairs(path, truth, declared.every):
+            bound = self.projection(pair, projection)
+            if bound is not None:
+                found.setdefault(projection.kind, []).append(bound)
         if not declared.mirrors:
             header = f"[{TRUTH}.{toml_key(declared.table)}.{MIRROR}.TABLE]"
             problem = f"the truth {declared.table} has no mirror, which leads to its rows"
@@ -124,6 +127,48 @@ class Binder:
         for family in families:
             self._check_comparable((*path, MIRROR, family.mirror.name), family)
         return families
+
+    def _pairs(
+        self, path: TomlPath, truth: Table | None, declared: Sequence[DeclaredProjection]
+    ) -> list[tuple[_Pair, DeclaredProjection]]:
+        """The projections whose tables are there, all with one form of the truth."""
+        found = []
+        columns: dict[str, Column] = {}
+        for projection in declared:
+            own_path = (*path, projection.kind, projection.table)
+            table = self.table(own_path, projection.table, projection.kind)
+            if truth is not None and table is not None:
+                computed = self._computed(own_path, projection, table, truth)
+                columns |= {column.name: column for column in computed.values()}
+                found.append((_Pair(own_path, truth, table, computed, truth), projection))
+        if truth is None:
+            return []
+        rows = _row_form(truth)
+        form = rows.with_columns((*rows.columns, *columns.values()))
+        return [(replace(pair, form=form), projection) for pair, projection in found]
+
+    def _computed(
+        self,
+        path: TomlPath,
+        declared: DeclaredProjection,
+        table: Table,
+        truth: Table,
+    ) -> dict[str, Column]:
+        """The truth's computed columns, by the projection's columns that they feed."""
+        found = {}
+        for spelling, rule in declared.computed:
+            place = (*path, COMPUTED, spelling)
+            self._check_column(place, spelling, table)
+            if name_of(spelling) not in table:
+                continue
+            own = table.column(name_of(spelling))
+            try:
+                transform = bound_transform(rule, own, truth, self.live)
+            except WrongUse as error:
+                self.note(place, error.what, error.mend)
+            else:
+                found[own.name] = computed_column(transform)
+        return found
 
     def _check_comparable(self, path: TomlPath, family: Family) -> None:
         mend = "Leave the column out with left_out. A column of a key cannot be left out."
@@ -209,7 +254,7 @@ class Binder:
         compared = tuple(column for column in own.regular if column.name in fed)
         others = tuple((name, fed[name]) for name in names_of(compared) if fed[name] != name)
         key = _key(own, fed)
-        return Mirror(_row_form(pair.truth), own, key, compared, others, left_out=left_out)
+        return Mirror(pair.form, own, key, compared, others, left_out=left_out)
 
     def _filter(self, pair: _Pair, declared: DeclaredFilter) -> Filter:
         key = self._key_of(pair, declared)
@@ -219,7 +264,7 @@ class Binder:
                 problem = f"{pair.own(column)} is not in the key, and a filter's row is a key alone"
                 self.note(pair.path, problem, mend)
         when = self._condition((*pair.path, WHEN), declared.when, pair.truth)
-        return Filter(_row_form(pair.truth), _row_form(pair.table), key, when)
+        return Filter(pair.form, _row_form(pair.table), key, when)
 
     def _union(self, pair: _Pair, declared: DeclaredUnion) -> Union:
         key = self._key_of(pair, declared)
@@ -234,7 +279,7 @@ class Binder:
         if name in pair.truth and name in pair.table:
             own = pair.table.column(name)
             self._check_types(replace(pair, path=place), own, pair.truth.column(name))
-        return Union(_row_form(pair.truth), _row_form(pair.table), key, name)
+        return Union(pair.form, _row_form(pair.table), key, name)
 
     def _count(self, pair: _Pair, declared: DeclaredCount) -> Counts:
         key = self._key_of(pair, declared)
@@ -251,7 +296,7 @@ class Binder:
             if when.alternatives != ((),):
                 condition = self._condition(place, when, pair.truth)
             counters.append((name, condition))
-        return Counts(_row_form(pair.truth), _row_form(pair.table), key, tuple(counters))
+        return Counts(pair.form, _row_form(pair.table), key, tuple(counters))
 
     def _content(self, pair: _Pair, declared: DeclaredProjection) -> Content:
         key = self._key_of(pair, declared)
@@ -261,7 +306,7 @@ class Binder:
             mend = f"Name these columns in the order of its key with {RENAMED}: {wanted}."
             problem = f"the key of {pair.table.spelling} is not the partition key of its truth"
             self.note(pair.path, problem, mend)
-        return Content(_row_form(pair.truth), _row_form(pair.table), key)
+        return Content(pair.form, _row_form(pair.table), key)
 
     def _key_of(self, pair: _Pair, declared: DeclaredProjection) -> tuple[tuple[str, str], ...]:
         """(projection column, truth column) of a key; columns outside the key are not looked at."""
@@ -308,7 +353,9 @@ class Binder:
         fed: dict[str, str] = {}
         for column in pair.table.columns:
             source = renamed.get(column.name, column.name)
-            if column.name not in left_out and source in pair.truth:
+            if column.name in pair.computed:
+                fed[column.name] = pair.computed[column.name].name
+            elif column.name not in left_out and source in pair.truth:
                 fed[column.name] = source
                 self._check_types(pair, column, pair.truth.column(source))
             elif column.in_key:
@@ -411,37 +458,6 @@ def _all_of(parts: tuple[RowCondition, ...]) -> RowCondition:
 
 UNION_TYPES: Final = ("set<text>", "set<int>", "set<bigint>")
 """The types of sets that both engines gather."""
-
-_RANGES: Final = {"tinyint": 7, "smallint": 15, "int": 31, "bigint": 63}
-_WHOLE: Final = "a whole number that the type holds"
-CONSTANTS_OF: Final[Mapping[str, str]] = {
-    "boolean": "true or false",
-    **dict.fromkeys(_RANGES, _WHOLE),
-    "text": "a text",
-    "ascii": "a text",
-    "uuid": "a UUID as a text",
-    "timeuuid": "a UUID as a text",
-}
-"""How a constant is written, by the type of the column."""
-
-
-def constant_of(kind: str, value: Constant) -> CellConstant | None:
-    """The constant of a declaration as a value of a column's type; None where it is not one."""
-    match value:
-        case bool():
-            fits = kind == "boolean"
-        case int():
-            bits = _RANGES.get(kind, 0)
-            fits = kind in _RANGES and -(2**bits) <= value < 2**bits
-        case str() if kind in ("uuid", "timeuuid"):
-            with suppress(ValueError):
-                return UUID(value)
-            fits = False
-        case _:
-            fits = kind in ("text", "ascii")
-    if not fits:
-        return None
-    return value
 
 
 def _row_form(table: Table) -> Table:

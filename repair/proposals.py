@@ -16,8 +16,8 @@ from mailmend.model.projections.declarations import (
     Declaration,
     DeclaredMirror,
     DeclaredTruth,
-    toml_text,
 )
+from mailmend.model.projections.toml_values import toml_text
 from mailmend.model.table import Column, Kind, Table, is_plain_name, spellings
 
 Mirrors = dict[str, list[DeclaredMirror]]

@@ -57,11 +57,23 @@ def _of_mirror(mirror: Mirror) -> Iterator[Unseen]:
 
 def _of_key(projection: Projection) -> Iterator[Unseen]:
     truth = projection.truth
-    outside = [name for name in projection.key_sources if not truth.column(name).in_key]
+    asked = [_may_be_null(truth, name) for name in projection.key_sources]
+    outside = dict.fromkeys(filter(None, asked))
     if outside:
         listed = " or ".join(outside)
         why = f"a row of {truth.spelling} without {listed} has no row there"
         yield Unseen(projection.name, why)
+
+
+def _may_be_null(truth: Table, name: str) -> str | None:
+    """The column without which a part of a key is null; None where it never is."""
+    column = truth.column(name)
+    rule = column.computed
+    if rule is not None and rule.default is None and rule.source is not None:
+        return _may_be_null(truth, rule.source) or name
+    if rule is not None or column.in_key:
+        return None
+    return name
 
 
 def _of_group(group: Union | Counts) -> Iterator[Unseen]:

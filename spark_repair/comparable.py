@@ -15,6 +15,7 @@ from mailmend.model.errors import WrongUse
 from mailmend.model.projections.family import Family
 from mailmend.model.table import Column, Key, Table
 from mailmend.repair.comparable import TEXTS, UUIDS, WHOLE_NUMBERS
+from mailmend.spark_repair.transforms import is_rendered
 
 IN_KEYS: Final = TEXTS | WHOLE_NUMBERS | UUIDS | {"blob", "boolean", "date", "timestamp"}
 COMPARED: Final = IN_KEYS | {"double", "float", "set<text>"}
@@ -44,6 +45,9 @@ def _problems(family: Family) -> Iterator[str]:
     yield from _other_than(COMPARED, mirror.table, mirror.compared)
     truth = [column for column in mirror.truth.columns if column.name in theirs]
     yield from _other_than(COMPARED, mirror.truth, truth)
+    for name, rule in mirror.truth.computed:
+        if not is_rendered(rule):
+            yield f"{mirror.truth.spelling}.{rule.source} by {name}"
 
 
 def _other_than(known: frozenset[str], table: Table, columns: Iterable[Column]) -> Iterator[str]:

@@ -14,6 +14,7 @@ from typing import Final
 import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
+from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -22,6 +23,7 @@ from mailmend.cql.driver.contact import Contact
 from mailmend.model.names import name_of
 from mailmend.model.operations import Level, Scan
 from mailmend.model.table import Table
+from mailmend.model.transforms import Transform
 from mailmend.repair.clock import SystemClock
 from mailmend.repair.mending.limits import Pace, share
 from mailmend.repair.mending.throttle import Throttle
@@ -31,6 +33,7 @@ from mailmend.spark_repair.executors import runs_here, tasks_at_once
 from mailmend.spark_repair.failures import is_unknown
 from mailmend.spark_repair.pace import ThrottledPlace, open_here, paced, passed_on, place_of
 from mailmend.spark_repair.tls import contact_of_executors, tls_options
+from mailmend.spark_repair.transforms import rendered
 
 _SEGMENTS_PER_TASK_MAX: Final = 32
 _TASKS_EACH: Final = 4
@@ -122,7 +125,8 @@ class Source:
             return self._staged(self.staging).rows(self.session, Scan(table, tuple(columns), self.level))
         reader = self.session.read.format(_FORMAT).options(**read_options(self))
         rows = opened(reader.options(keyspace=name_of(self.keyspace), table=table.name))
-        wanted = rows.select(*(sf.col(name).alias(name) for name in columns))
+        rules = dict(table.computed)
+        wanted = rows.select(*(_cell(rules.get(name), name).alias(name) for name in columns))
         held = paced(wanted, self.rows_per_second, self.throttle)
         if self.throttle is None or runs_here(str(self.session.sparkContext.master)):
             return held
@@ -145,6 +149,15 @@ class Source:
         scanned = (rows.rdd.getNumPartitions() for rows in largest)
         parts = max(self.session.sparkContext.defaultParallelism, *scanned)
         self.session.conf.set(SHUFFLE_PARTS, str(parts))
+
+
+def _cell(rule: Transform | None, name: str) -> Expression:
+    """A column of the server, or a computed one."""
+    if rule is None:
+        return sf.col(name)
+    if rule.source is None:
+        return rendered(rule, None)
+    return rendered(rule, sf.col(rule.source))
 
 
 def opened(reader: DataFrameReader, retries: Retries | None = None) -> DataFrame:

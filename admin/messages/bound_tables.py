@@ -16,8 +16,9 @@ from mailmend.admin.projections.projections import declared_in
 from mailmend.cql.introspect import live_schema
 from mailmend.model.catalog.mail import MESSAGES
 from mailmend.model.errors import SchemaMismatch, WrongUse
-from mailmend.model.projections.declarations import Declaration, cql_name
+from mailmend.model.projections.declarations import Declaration
 from mailmend.model.projections.family import Family
+from mailmend.model.projections.toml_values import cql_name
 from mailmend.model.table import Table
 from mailmend.model.texts import keyspace_option, names_instead
 from mailmend.repair.binding import Bound

@@ -12,6 +12,7 @@ from typing import Final
 from mailmend.cql.generated import write_or_check
 from mailmend.model.file_forms import FileForm
 from mailmend.model.projections.declaration_form import FILE_FORM, FORMS, declaration_schema
+from mailmend.model.projections.declared_transforms import RULES
 
 _DOCS: Final = Path(__file__).resolve().parents[2] / "docs"
 SCHEMA: Final = _DOCS / "projections.schema.json"
@@ -73,6 +74,29 @@ to a constant. In a list of tables, all tests of at least one table must hold. T
 columns: boolean, tinyint, smallint, int, bigint, text, ascii, uuid, timeuuid; `null` tests every
 column that is one cell.
 
+## Computed columns
+
+```toml
+[truth.orders.mirror.orders_by_day]
+computed = { day = { day_of = "created_at" }, slice = { crc32_of = "order_id", buckets = 16 } }
+
+[truth.orders.mirror.orders_by_mail]
+computed = { mail = { lower = "email", default = "unknown" }, source = { constant = "shop" } }
+```
+
+A column of a projection, also one of its key, may be computed from one column of the truth. The
+truth's partition key has to be in the projection as it is, because a computed value does not lead
+back to its truth. Null gives null; with `default` it gives that constant. Times are in UTC.
+
+@TRANSFORMS@
+The form of an hour, day, month or year follows from the type of the column: a `timestamp` or `date`
+is its beginning, a `text` the beginning of its ISO form (`2024-05-01T13`, `2024-05-01`, `2024-05`,
+`2024`), a `bigint` has the milliseconds from 1970 to its beginning, an `int` its digits
+(`20240501`, `202405`, `2024`). An hour has no `date` and no `int`. `crc32_of` takes texts, whole
+numbers (their decimal digits) and UUIDs (36 characters in lower case). What `json_of` finds is a
+text, a whole number, true or false; else it is null. Spark computes everything but `json_of`: with
+it, use `--engine local`.
+
 A truth with a filter, union, count or content needs a mirror too: it leads from a row to its truth.
 The key of a filter has the truth's partition key, or all columns of the key of a mirror. Groups
 share the first mirror's scan.
@@ -101,7 +125,8 @@ instead.
 |---|---|
 | a table or column that the keyspace does not have | the message names the most similar one |
 | a key column of the projection without a column of the truth | the key of a row would be unknown |
-| a projection without the truth's partition key | no row of it would lead back to its truth |
+| a projection without the truth's plain partition key | no row of it would lead back to its truth |
+| a computed column whose type does not go with its transform | the message lists the types |
 | two columns of different types | no value of one is a value of the other |
 | a table with counters that is not a `count` | a counter has no write time |
 | a filter with columns outside its key | such a row is a copy, a `mirror` |
@@ -114,19 +139,29 @@ instead.
 
 ## What is not there yet
 
-Transforms of values, constants, a row for each element of a collection, maxima and minima of a
+A row for each element of a collection, maxima and minima of a
 group, and materialised views have no form yet. A declaration of mail exists in Python only
 (`model/catalog/mail.py`).
 """
 
 
 def page_text() -> str:
-    sections = [_HEAD, "## The form\n"]
+    sections = [_HEAD.replace("@TRANSFORMS@", _transforms()), "## The form\n"]
     sections.append(_table("the file", FILE_FORM))
     for word, form in FORMS.items():
         sections.append(_table(word, form))
     sections.append(_RULES)
     return "\n".join(sections)
+
+
+def _transforms() -> str:
+    lines = ["| transform | next to it | meaning |", "|---|---|---|"]
+    for rule in RULES:
+        needed = ""
+        if rule.needs:
+            needed = f"`{rule.needs}`"
+        lines.append(f"| `{rule.word}` | {needed} | {rule.meaning} |")
+    return "\n".join(lines) + "\n"
 
 
 def _table(word: str, form: FileForm) -> str:

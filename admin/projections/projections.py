@@ -250,7 +250,7 @@ def show_document(result: ShowResult) -> Document:
         for projection in truth.every:
             renamed = dict(projection.renamed)
             pairs = ", ".join(f"{own} = {source}" for own, source in renamed.items())
-            lines = list(projection.own_lines())
+            lines = list(projection.rule_lines())
             rows.append((truth.table, projection.kind, projection.table, pairs, "; ".join(lines)))
             named = {"truth": truth.table, "kind": projection.kind, "table": projection.table}
             found.append({**named, "renamed": renamed, "lines": lines})

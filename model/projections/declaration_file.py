@@ -24,6 +24,7 @@ from mailmend.model.projections.declaration_form import (
 )
 from mailmend.model.projections.declarations import (
     COLUMN,
+    COMPUTED,
     CONTENT,
     COUNT,
     COUNTERS,
@@ -35,7 +36,6 @@ from mailmend.model.projections.declarations import (
     TEST_MEND,
     UNION,
     WHEN,
-    Constant,
     Declaration,
     DeclaredCondition,
     DeclaredContent,
@@ -45,8 +45,15 @@ from mailmend.model.projections.declarations import (
     DeclaredTest,
     DeclaredTruth,
     DeclaredUnion,
-    cql_name,
 )
+from mailmend.model.projections.declared_transforms import (
+    COMPUTED_MEND,
+    DEFAULT,
+    RULE_OF,
+    WORDS,
+    DeclaredTransform,
+)
+from mailmend.model.projections.toml_values import Constant, cql_name
 from mailmend.model.texts import Place, names_instead, place_of
 from mailmend.model.toml_places import TomlPath, offset_at, toml_offsets
 
@@ -277,33 +284,37 @@ def _each(parts: Mapping[str, _Node], kind: str, read: Callable[[_Node], T | Non
 def _mirror(node: _Node) -> DeclaredMirror | None:
     table, parts = _begun(node, MIRROR_FORM)
     renamed = _renamed(parts)
+    computed = _computed(parts)
     left_out: tuple[str, ...] = ()
     if LEFT_OUT in parts:
         left_out = tuple(_names(parts[LEFT_OUT]))
-    return node.made(lambda: DeclaredMirror(table, renamed, left_out))
+    return node.made(lambda: DeclaredMirror(table, renamed, left_out, computed=computed))
 
 
 def _filter(node: _Node) -> DeclaredFilter | None:
     table, parts = _begun(node, FILTER_FORM)
     renamed = _renamed(parts)
+    computed = _computed(parts)
     when = DeclaredCondition()
     if WHEN in parts:
         when = _condition(parts[WHEN])
-    return node.made(lambda: DeclaredFilter(table, renamed, when=when))
+    return node.made(lambda: DeclaredFilter(table, renamed, computed=computed, when=when))
 
 
 def _union(node: _Node) -> DeclaredUnion | None:
     table, parts = _begun(node, UNION_FORM)
     renamed = _renamed(parts)
+    computed = _computed(parts)
     column = UNREAD
     if COLUMN in parts:
         column = parts[COLUMN].cql_name(parts[COLUMN].value, "column name") or UNREAD
-    return node.made(lambda: DeclaredUnion(table, renamed, column=column))
+    return node.made(lambda: DeclaredUnion(table, renamed, computed=computed, column=column))
 
 
 def _count(node: _Node) -> DeclaredCount | None:
     table, parts = _begun(node, COUNT_FORM)
     renamed = _renamed(parts)
+    computed = _computed(parts)
     counters = []
     if COUNTERS in parts:
         for counter in parts[COUNTERS].below(COUNTERS, COUNTERS_MEND):
@@ -313,7 +324,8 @@ def _count(node: _Node) -> DeclaredCount | None:
                 counters.append((name, when))
     if not counters and node.source.refused:
         return None
-    return node.made(lambda: DeclaredCount(table, renamed, counters=tuple(counters)))
+    found = tuple(counters)
+    return node.made(lambda: DeclaredCount(table, renamed, computed=computed, counters=found))
 
 
 def _content(node: _Node) -> DeclaredContent | None:
@@ -342,6 +354,45 @@ def _renamed(parts: Mapping[str, _Node]) -> tuple[tuple[str, str], ...]:
             if own is not None and source is not None:
                 pairs.append((own, source))
     return tuple(pairs)
+
+
+def _computed(parts: Mapping[str, _Node]) -> tuple[tuple[str, DeclaredTransform], ...]:
+    pairs = []
+    if COMPUTED in parts:
+        for pair in parts[COMPUTED].below(COMPUTED, COMPUTED_MEND):
+            own = pair.cql_name(pair.name, "column name")
+            rule = _transform(pair)
+            if own is not None and rule is not None:
+                pairs.append((own, rule))
+    return tuple(pairs)
+
+
+def _transform(node: _Node) -> DeclaredTransform | None:
+    """What a column is computed by: one word of the list, what it needs, and a default."""
+    parts = {part.name: part for part in node.below("a transform", COMPUTED_MEND)}
+    words = [word for word in parts if word in RULE_OF]
+    if len(words) != 1 and not node.source.refused:
+        problem = f"{node.name} is computed by {' and '.join(words) or 'nothing'}"
+        node.note(problem, f"Write one of: {', '.join(WORDS)}.")
+    if len(words) != 1:
+        return None
+    rule = RULE_OF[words[0]]
+    values = {}
+    for name, part in parts.items():
+        if name not in (rule.word, rule.needs, DEFAULT):
+            mend = names_instead(name, list(filter(None, (rule.needs, DEFAULT))), "It may have")
+            part.note(f"{rule.word} has no {name!r}", mend)
+        elif not isinstance(part.value, bool | int | str):
+            part.note(f"{name} is neither a text, a whole number nor a boolean", COMPUTED_MEND)
+        else:
+            values[name] = part.value
+    if rule.word not in values:
+        return None
+    needed = None
+    if rule.needs != DEFAULT:
+        needed = values.get(rule.needs)
+    default = values.get(DEFAULT)
+    return node.made(lambda: DeclaredTransform(rule.word, values[rule.word], needed, default))
 
 
 def _names(node: _Node) -> Iterator[str]:

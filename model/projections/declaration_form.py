@@ -21,6 +21,7 @@ from mailmend.model.file_forms import (
 )
 from mailmend.model.projections.declarations import (
     COLUMN,
+    COMPUTED,
     CONTENT,
     COUNT,
     COUNTERS,
@@ -32,6 +33,15 @@ from mailmend.model.projections.declarations import (
     TRUTH,
     UNION,
     WHEN,
+)
+from mailmend.model.projections.declared_transforms import (
+    BUCKETS,
+    BUCKETS_MAX,
+    CONSTANT,
+    DEFAULT,
+    FIELD,
+    PATH,
+    RULES,
 )
 
 _NAME_PATTERN: Final = r'[A-Za-z][A-Za-z0-9_]*|"(?:[^"]|"")+"'
@@ -58,10 +68,42 @@ _RENAMED: Final = FilePart(
     "The truth's column behind a column of another name: "
     '`{ column_of_projection = "column_of_truth" }`. Columns of the key too.',
 )
+_PARTS: Final[Mapping[str, JsonSchema]] = {
+    BUCKETS: {"type": "integer", "minimum": 1, "maximum": BUCKETS_MAX},
+    PATH: text_schema(r"[^.]+(?:\.[^.]+)*"),
+    FIELD: NAME.schema,
+    DEFAULT: _CONSTANT,
+}
+TRANSFORM: Final = "transform"
+
+
+def _transforms() -> JsonSchema:
+    """One of the words of the list, with what it needs."""
+    forms = []
+    for rule in RULES:
+        parts: dict[str, JsonSchema] = {rule.word: NAME.schema}
+        if rule.word == CONSTANT:
+            parts[rule.word] = _CONSTANT
+        else:
+            parts[DEFAULT] = _CONSTANT
+        if rule.needs:
+            parts[rule.needs] = _PARTS[rule.needs]
+        needed = [rule.word, *filter(None, [rule.needs])]
+        forms.append(described(rule.meaning, {**object_schema(parts), "required": needed}))
+    return {"anyOf": forms}
+
+
+_COMPUTED: Final = FilePart(
+    COMPUTED,
+    by_name(defined(TRANSFORM), NAME),
+    "Columns that are computed, each by one transform of a closed list: "
+    '`{ day = { day_of = "created_at" }, region = { constant = "eu" } }`. Columns of the key too.',
+)
 MIRROR_FORM: Final = FileForm(
     what="a mirror",
     parts=(
         _RENAMED,
+        _COMPUTED,
         FilePart(
             LEFT_OUT,
             {**list_schema(NAME.schema), "uniqueItems": True},
@@ -74,6 +116,7 @@ FILTER_FORM: Final = FileForm(
     what="a filter",
     parts=(
         _RENAMED,
+        _COMPUTED,
         FilePart(WHEN, defined(CONDITION), "Which rows of the truth have a row in the table."),
     ),
     meaning="A row that is a key alone, for each row of the truth where a condition holds.",
@@ -83,6 +126,7 @@ UNION_FORM: Final = FileForm(
     what="a union",
     parts=(
         _RENAMED,
+        _COMPUTED,
         FilePart(COLUMN, NAME, "The set column, which has the same name in both tables."),
     ),
     meaning="A row for each group, with all elements of its rows' sets; more elements are fine.",
@@ -92,6 +136,7 @@ COUNT_FORM: Final = FileForm(
     what="a count",
     parts=(
         _RENAMED,
+        _COMPUTED,
         FilePart(
             COUNTERS,
             {**by_name(defined(CONDITION), NAME), "minProperties": 1},
@@ -138,6 +183,7 @@ def declaration_schema() -> JsonSchema:
     """The JSON schema of a file of projections as TOML reads it, of draft 2020-12."""
     forms: dict[str, JsonSchema] = {word: form.schema for word, form in FORMS.items()}
     forms[TRUTH] = {**forms[TRUTH], "minProperties": 1}
+    forms[TRANSFORM] = described("What a column is computed by.", _transforms())
     forms[CONDITION] = described("All tests of a table hold, or all of one in a list.", _CONDITION)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

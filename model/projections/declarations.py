@@ -4,17 +4,21 @@ Values only: nothing in a declaration is evaluated. `repair.declared` binds them
 Names are kept as CQL spells them: plain in lower case, or in double quotes.
 """
 
-import json
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
-from mailmend.model.errors import BadIdentifier, WrongUse
-from mailmend.model.names import checked_spelling, name_of, spelled
+from mailmend.model.errors import WrongUse
+from mailmend.model.projections.declared_transforms import DeclaredTransform
+from mailmend.model.projections.toml_values import (
+    Constant,
+    cql_name,
+    toml_constant,
+    toml_key,
+    toml_pairs,
+    toml_text,
+)
 
-_BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
-_NAME: Final = "A name has letters, digits and _ without regard to case, or is in double quotes."
 TRUTH: Final = "truth"
 MIRROR: Final = "mirror"
 FILTER: Final = "filter"
@@ -22,58 +26,13 @@ UNION: Final = "union"
 COUNT: Final = "count"
 CONTENT: Final = "content"
 RENAMED: Final = "renamed"
+COMPUTED: Final = "computed"
 LEFT_OUT: Final = "left_out"
 WHEN: Final = "when"
 COLUMN: Final = "column"
 COUNTERS: Final = "counters"
 NULL: Final = "null"
 EXAMPLE: Final = f"Write a table like [{TRUTH}.users.{MIRROR}.users_by_email]."
-
-Constant = bool | int | str
-"""A value that a column is compared with, as TOML has it."""
-
-
-def cql_name(text: str, what: str) -> str:
-    """The name in the one spelling that a declaration keeps.
-
-    Raises:
-        BadIdentifier: it is not a name that CQL takes, in quotes or without.
-    """
-    if not text.isprintable():
-        raise BadIdentifier(text, what, mend=_NAME)
-    try:
-        return spelled(name_of(checked_spelling(text, what)))
-    except BadIdentifier as error:
-        raise BadIdentifier(text, what, mend=_NAME) from error
-
-
-def toml_text(text: str) -> str:
-    """A text as TOML writes it: in single quotes where only double quotes are in it."""
-    if '"' in text and "'" not in text and text.isprintable():
-        return f"'{text}'"
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-def toml_key(text: str) -> str:
-    if _BARE.fullmatch(text):
-        return text
-    return toml_text(text)
-
-
-def _constant_text(value: Constant) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, int):
-        return str(value)
-    return toml_text(value)
-
-
-def _pairs(pairs: Iterable[tuple[str, str]]) -> str:
-    """An inline table of names and texts that are TOML already."""
-    inner = ", ".join(f"{toml_key(name)} = {text}" for name, text in pairs)
-    if not inner:
-        return "{}"
-    return f"{{ {inner} }}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +59,8 @@ class DeclaredTest:
     def text(self) -> str:
         """As TOML writes it behind the column."""
         if self.null is not None:
-            return _pairs([(NULL, _constant_text(self.null))])
-        texts = [_constant_text(value) for value in self.values]
+            return toml_pairs([(NULL, toml_constant(self.null))])
+        texts = [toml_constant(value) for value in self.values]
         if len(texts) == 1:
             return texts[0]
         return f"[{', '.join(texts)}]"
@@ -130,7 +89,7 @@ class DeclaredCondition:
         """As TOML writes it: one inline table, or a list of them."""
         tables = []
         for tests in self.alternatives:
-            tables.append(_pairs((test.column, test.text) for test in tests))
+            tables.append(toml_pairs((test.column, test.text) for test in tests))
         if len(tables) == 1:
             return tables[0]
         return f"[{', '.join(tables)}]"
@@ -143,10 +102,12 @@ class DeclaredProjection:
     Attributes:
         table: its name.
         renamed: (projection column, truth column) where the two names differ; key columns too.
+        computed: (projection column, what it is computed by); key columns too.
     """
 
     table: str
     renamed: tuple[tuple[str, str], ...] = ()
+    computed: tuple[tuple[str, DeclaredTransform], ...] = field(default=(), kw_only=True)
 
     kind: ClassVar[str]
     """The word in its header."""
@@ -157,16 +118,30 @@ class DeclaredProjection:
             renamed.append((cql_name(own, "column name"), cql_name(source, "column name")))
         object.__setattr__(self, "table", cql_name(self.table, "table name"))
         object.__setattr__(self, "renamed", tuple(renamed))
-        _no_name_twice([own for own, _ in renamed], f"the columns of {self.table}")
+        computed = [(cql_name(own, "column name"), rule) for own, rule in self.computed]
+        object.__setattr__(self, "computed", tuple(computed))
+        _no_name_twice(self.named, f"the columns of {self.table}")
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """Its own columns that have another source than a column of the same name."""
+        return tuple(own for own, _ in (*self.renamed, *self.computed))
 
     def text_of(self, truth: str) -> str:
         """Its part of the file."""
         lines = [f"[{TRUTH}.{toml_key(truth)}.{self.kind}.{toml_key(self.table)}]"]
         if self.renamed:
-            pairs = _pairs((own, toml_text(source)) for own, source in self.renamed)
+            pairs = toml_pairs((own, toml_text(source)) for own, source in self.renamed)
             lines.append(f"{RENAMED} = {pairs}")
-        lines.extend(self.own_lines())
+        lines.extend(self.rule_lines())
         return "\n".join(lines) + "\n"
+
+    def rule_lines(self) -> Iterator[str]:
+        """The lines that say more than which column is behind another one."""
+        if self.computed:
+            pairs = toml_pairs((own, rule.text) for own, rule in self.computed)
+            yield f"{COMPUTED} = {pairs}"
+        yield from self.own_lines()
 
     def own_lines(self) -> Iterator[str]:
         """The lines that only this kind has."""
@@ -188,8 +163,7 @@ class DeclaredMirror(DeclaredProjection):
     def __post_init__(self) -> None:
         DeclaredProjection.__post_init__(self)
         left_out = [cql_name(name, "column name") for name in self.left_out]
-        own_names = [own for own, _ in self.renamed]
-        _no_name_twice((*own_names, *left_out), f"the columns of {self.table}")
+        _no_name_twice((*self.named, *left_out), f"the columns of {self.table}")
         object.__setattr__(self, "left_out", tuple(left_out))
 
     def own_lines(self) -> Iterator[str]:
@@ -246,7 +220,7 @@ class DeclaredCount(DeclaredProjection):
         object.__setattr__(self, "counters", tuple(counters))
 
     def own_lines(self) -> Iterator[str]:
-        yield f"{COUNTERS} = {_pairs((name, when.text) for name, when in self.counters)}"
+        yield f"{COUNTERS} = {toml_pairs((name, when.text) for name, when in self.counters)}"
 
 
 @dataclass(frozen=True, slots=True)

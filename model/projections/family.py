@@ -314,11 +314,14 @@ class Union(Group):
             if place not in group:
                 return None
             under.append(group[place])
-        own = mirror.own_names
-        columns = tuple(own.get(name, name) for name in (*self.truth.partition_names, self.column))
-        if not set(columns).issubset(mirror.table.names):
-            return None
-        return Scan(mirror.table, columns, Level.QUORUM, under=tuple(under))
+        own = dict(mirror.back)
+        columns = []
+        for name in (*self.truth.partition_names, self.column):
+            mine = own.get(name)
+            if mine is None or mine not in mirror.table:
+                return None
+            columns.append(mine)
+        return Scan(mirror.table, tuple(columns), Level.QUORUM, under=tuple(under))
 
     def covered(self, look: Look) -> bool:
         return self.gathered(look.truths) <= self.elements(look.projected)

@@ -263,7 +263,8 @@ def row_writes(table: Table, row: Row, expires_at: Mapping[str, int], at: int) -
 
 def row_if_absent(table: Table, row: Row, expires_at: Mapping[str, int]) -> PutIfAbsent:
     """The conditional insert of a row of which each cell expires as `expires_at` says (seconds since 1970)."""
-    put, *sooner = row_writes(table, row, expires_at, 0)
+    stored = {name: row[name] for name in table.stored(table.names) if name in row}
+    put, *sooner = row_writes(table, stored, expires_at, 0)
     assert isinstance(put, Put), "the first write inserts the row"
     beside = tuple(replace(change, at=None) for change in sooner if isinstance(change, Change))
     return PutIfAbsent(table, put.row, expires_at=put.expires_at, beside=beside)

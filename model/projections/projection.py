@@ -303,6 +303,8 @@ class Mirror(Projection):
     left_out: frozenset[str] = frozenset()
     sources: tuple[tuple[str, str], ...] = field(init=False, repr=False, compare=False)
     """Each projection column that is written, with the truth column behind it."""
+    back: tuple[tuple[str, str | None], ...] = field(init=False, repr=False, compare=False)
+    """Each column of the truth that a server has, with the projection column that holds it."""
 
     verdicts: ClassVar = MIRROR_VERDICTS
     when: ClassVar[None] = None
@@ -316,6 +318,15 @@ class Mirror(Projection):
             if name not in self.left_out and source in self.truth.names:
                 sources.append((name, source))
         object.__setattr__(self, "sources", tuple(sources))
+        own = self.own_names
+        back: list[tuple[str, str | None]] = []
+        for name in self.truth.stored(self.truth.names):
+            mine = own.get(name, name)
+            if theirs.get(mine, mine) == name:
+                back.append((name, mine))
+            else:
+                back.append((name, None))
+        object.__setattr__(self, "back", tuple(back))
 
     @property
     def truth_names(self) -> dict[str, str]:
@@ -341,9 +352,13 @@ class Mirror(Projection):
         return {name: truth.get(source) for name, source in self.sources}
 
     def restored(self, projected: Row) -> dict[str, Any]:
-        """The truth row rebuilt from a mirror's row."""
-        own = self.own_names
-        return {name: projected.get(own.get(name, name)) for name in self.truth.names}
+        """The truth row rebuilt from a mirror's row, as far as that holds its cells."""
+        row: dict[str, Any] = {}
+        for name, own in self.back:
+            row[name] = None
+            if own is not None:
+                row[name] = projected.get(own)
+        return row
 
     def agree(self, truth: Row, projection: Row) -> bool:
         """Whether all compared columns are equal, in canonical form."""
@@ -465,6 +480,8 @@ class Mirror(Projection):
         ends = dict(truth.expires_at)
         if truth.ends_at is not None:
             ends.update(dict.fromkeys(self.truth.key_names, truth.ends_at))
+            for name, _ in self.truth.computed:
+                ends.setdefault(name, truth.ends_at)
         return {name: ends[source] for name, source in self.sources if source in ends}
 
     def _withdraw(self, finding: Finding, look: Look, policy: RepairPolicy, at: int) -> Finding | None:

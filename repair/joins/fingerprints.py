@@ -24,11 +24,11 @@ def fingerprinting(columns: Iterable[Column], sources: Mapping[str, str]) -> Cal
         columns: the compared columns.
         sources: the row's name for each column whose name differs.
     """
-    named = {sources.get(column.name, column.name): column for column in columns}
     plain = []
     flags = []
     others = []
-    for name, column in named.items():
+    for column in columns:
+        name = sources.get(column.name, column.name)
         if _is_plain(column):
             plain.append(name)
         elif column.canonical is Canonical.FLAG:

@@ -22,6 +22,7 @@ from mailmend.model.projections.declarations import (
     DeclaredTruth,
     DeclaredUnion,
 )
+from mailmend.model.projections.declared_transforms import BUCKETS_MAX, DeclaredTransform
 
 SHOP = """\
 [truth.users.mirror.users_by_email]
@@ -71,22 +72,46 @@ CONDITIONS = st.lists(
 ).map(lambda alternatives: DeclaredCondition(tuple(alternatives)))
 
 
+KEYS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="."), min_size=1, max_size=3)
+
+
+@st.composite
+def transforms(draw: st.DrawFn) -> DeclaredTransform:
+    default = draw(st.none() | CONSTANTS)
+    match draw(st.sampled_from(["constant", "column", "lower", "month_of", "crc32_of", "json_of", "field_of"])):
+        case "constant":
+            return DeclaredTransform("constant", draw(CONSTANTS))
+        case "column":
+            return DeclaredTransform("column", draw(NAMES), None, draw(CONSTANTS))
+        case "crc32_of":
+            return DeclaredTransform("crc32_of", draw(NAMES), draw(st.integers(1, BUCKETS_MAX)), default)
+        case "json_of":
+            path = ".".join(draw(st.lists(KEYS, min_size=1, max_size=3)))
+            return DeclaredTransform("json_of", draw(NAMES), path, default)
+        case "field_of":
+            return DeclaredTransform("field_of", draw(NAMES), draw(NAMES), default)
+        case word:
+            return DeclaredTransform(word, draw(NAMES), None, default)
+
+
 @st.composite
 def projections(draw: st.DrawFn, table: str) -> DeclaredProjection:
     columns = draw(st.lists(NAMES, max_size=5, unique=True))
     count = draw(st.integers(0, len(columns)))
     renamed = tuple((own, draw(NAMES)) for own in columns[:count])
+    also = draw(st.integers(count, len(columns)))
+    computed = tuple((own, draw(transforms())) for own in columns[count:also])
     match draw(st.sampled_from(["mirror", "filter", "union", "count", "content"])):
         case "mirror":
-            return DeclaredMirror(table, renamed, tuple(columns[count:]))
+            return DeclaredMirror(table, renamed, tuple(columns[also:]), computed=computed)
         case "filter":
-            return DeclaredFilter(table, renamed, when=draw(CONDITIONS))
+            return DeclaredFilter(table, renamed, computed=computed, when=draw(CONDITIONS))
         case "union":
-            return DeclaredUnion(table, renamed, column=draw(NAMES))
+            return DeclaredUnion(table, renamed, computed=computed, column=draw(NAMES))
         case "count":
             names = draw(st.lists(NAMES, min_size=1, max_size=3, unique=True))
             counters = tuple((name, draw(CONDITIONS)) for name in names)
-            return DeclaredCount(table, renamed, counters=counters)
+            return DeclaredCount(table, renamed, computed=computed, counters=counters)
         case _:
             return DeclaredContent(table, renamed)
 
@@ -116,6 +141,9 @@ def test_a_quoted_name_keeps_its_case() -> None:
     assert declared.truths[0].table == '"Users"'
 
 
+COMPUTED = "[truth.users.mirror.x]\ncomputed = "
+
+
 @pytest.mark.parametrize(
     ("text", "line", "column", "problem", "mend"),
     [
@@ -130,6 +158,36 @@ def test_a_quoted_name_keeps_its_case() -> None:
         ("[truth.users.mirror.x]\nrenamed = 1", 2, 1, "renamed is not a table", 'column_of_projection = "column_of'),
         ("[truth.users.mirror.x]\nrenamed = { a = 1 }", 2, 13, "a column name is a text", '"1"'),
         ("[truth.users.mirror.x]\nleft_out = 'a'", 2, 1, "left_out is a list of columns", '["note", "size"]'),
+        (COMPUTED + "1", 2, 1, "computed is not a table", 'day_of = "at"'),
+        (COMPUTED + "{ a = 1 }", 2, 14, "a transform is not a table", 'day_of = "at"'),
+        (COMPUTED + "{ a = {} }", 2, 14, "a is computed by nothing", "constant, column, lower"),
+        (
+            COMPUTED + "{ a = { lower = 'b', day_of = 'c' } }",
+            2,
+            14,
+            "a is computed by lower and day_of",
+            "Write one of",
+        ),
+        (COMPUTED + "{ a = { lower = 1 } }", 2, 14, "lower names no column: 1", '"email"'),
+        (COMPUTED + "{ a = { lower = 'b', buckets = 1 } }", 2, 33, "lower has no 'buckets'", "It may have: default"),
+        (COMPUTED + "{ a = { lower = 1.5 } }", 2, 20, "lower is neither a text", "day_of"),
+        (
+            COMPUTED + "{ a = { crc32_of = 'b', buckets = 0 } }",
+            2,
+            14,
+            "buckets is no number of buckets: 0",
+            "from 1 to",
+        ),
+        (COMPUTED + "{ a = { json_of = 'b', path = '.c' } }", 2, 14, "path has no keys: '.c'", "customer.city"),
+        (COMPUTED + "{ a = { column = 'b' } }", 2, 14, "a column is computed by nothing", "Name a default"),
+        (
+            COMPUTED + "{ a = { constant = 1, default = 2 } }",
+            2,
+            14,
+            "a constant is never null",
+            "Leave the default out",
+        ),
+        (COMPUTED + "{ a = { lower = 'b' } }\nleft_out = ['a']", 1, 21, "a occurs twice", "Name it once."),
         (
             "[truth.users.mirror.x]\nleft_out = ['a', 'b c']",
             2,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailmend.model.projections.declarations import toml_key, toml_text
+from mailmend.model.projections.toml_values import toml_key, toml_text
 from mailmend.model.texts import place_of
 from mailmend.model.toml_places import TomlPath, toml_offsets
 

@@ -1,0 +1,120 @@
+"""Transforms as a file of projections declares them: values and their TOML, without a schema."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from mailmend.model.errors import WrongUse
+from mailmend.model.projections.toml_values import Constant, cql_name, toml_constant, toml_pairs
+
+CONSTANT: Final = "constant"
+COLUMN_ITSELF: Final = "column"
+LOWER: Final = "lower"
+HOUR_OF: Final = "hour_of"
+DAY_OF: Final = "day_of"
+MONTH_OF: Final = "month_of"
+YEAR_OF: Final = "year_of"
+CRC32_OF: Final = "crc32_of"
+JSON_OF: Final = "json_of"
+FIELD_OF: Final = "field_of"
+BUCKETS: Final = "buckets"
+PATH: Final = "path"
+FIELD: Final = "field"
+DEFAULT: Final = "default"
+
+BUCKETS_MAX: Final = 2**31
+
+
+class TransformRule(NamedTuple):
+    """A word of the closed list, the part that it needs next to it, and its meaning."""
+
+    word: str
+    needs: str
+    meaning: str
+
+
+_TIMES: Final = "of a timestamp or timeuuid, in UTC"
+RULES: Final = (
+    TransformRule(CONSTANT, "", "The same value in every row."),
+    TransformRule(COLUMN_ITSELF, DEFAULT, "The column, and the default where it is null."),
+    TransformRule(LOWER, "", "The text in lower case, letter by letter."),
+    TransformRule(HOUR_OF, "", f"The hour {_TIMES}."),
+    TransformRule(DAY_OF, "", f"The day {_TIMES}."),
+    TransformRule(MONTH_OF, "", f"The month {_TIMES}."),
+    TransformRule(YEAR_OF, "", f"The year {_TIMES}."),
+    TransformRule(CRC32_OF, BUCKETS, "CRC-32 of the column's text in UTF-8, modulo `buckets`."),
+    TransformRule(JSON_OF, PATH, "What is under the dotted keys of `path` in a JSON text."),
+    TransformRule(FIELD_OF, FIELD, "The field of that name of a user type."),
+)
+"""The closed list of transforms."""
+
+RULE_OF: Final[Mapping[str, TransformRule]] = {rule.word: rule for rule in RULES}
+WORDS: Final = tuple(RULE_OF)
+COMPUTED_MEND: Final = 'Write it like { day = { day_of = "at" }, region = { constant = "eu" } }.'
+
+_PATH_MEND: Final = 'Write keys with dots between them, like path = "customer.city".'
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredTransform:
+    """What a column of a projection is computed by.
+
+    Attributes:
+        rule: a word of the closed list.
+        of: the truth's column; for `constant` the value.
+        part: the value of the part that the rule needs, other than a default.
+        default: what stands for null; None: null stays null.
+    """
+
+    rule: str
+    of: Constant
+    part: Constant | None = None
+    default: Constant | None = None
+
+    def __post_init__(self) -> None:
+        if self.rule not in RULE_OF:
+            mend = f"Transforms: {', '.join(WORDS)}."
+            raise WrongUse(f"there is no transform {self.rule!r}", mend=mend)
+        if self.rule != CONSTANT:
+            object.__setattr__(self, "of", _column(self.rule, self.of))
+        self._check_part()
+
+    def _check_part(self) -> None:
+        match self.rule, self.part:
+            case "constant", None if self.default is not None:
+                raise WrongUse("a constant is never null", mend="Leave the default out.")
+            case "column", None if self.default is None:
+                mend = f"Name a default; a column as it is needs no transform, see {'renamed'!r}."
+                raise WrongUse("a column is computed by nothing", mend=mend)
+            case "crc32_of", int(buckets) if buckets is not True and 0 < buckets <= BUCKETS_MAX:
+                pass
+            case "crc32_of", _:
+                mend = f"Write a whole number from 1 to {BUCKETS_MAX:,}."
+                raise WrongUse(f"{BUCKETS} is no number of buckets: {self.part!r}", mend=mend)
+            case "json_of", str(path) if path and all(path.split(".")):
+                pass
+            case "json_of", _:
+                raise WrongUse(f"{PATH} has no keys: {self.part!r}", mend=_PATH_MEND)
+            case "field_of", _:
+                object.__setattr__(self, "part", _column(FIELD, self.part))
+            case _:
+                pass
+
+    @property
+    def text(self) -> str:
+        """As TOML writes it behind the column."""
+        return toml_pairs(self._pairs())
+
+    def _pairs(self) -> Iterator[tuple[str, str]]:
+        yield self.rule, toml_constant(self.of)
+        if self.part is not None:
+            yield RULE_OF[self.rule].needs, toml_constant(self.part)
+        if self.default is not None:
+            yield DEFAULT, toml_constant(self.default)
+
+
+def _column(word: str, value: Constant | None) -> str:
+    if not isinstance(value, str):
+        mend = 'Write its name between quotes: "email".'
+        raise WrongUse(f"{word} names no column: {value!r}", mend=mend)
+    return cql_name(value, "column name")

@@ -1,0 +1,275 @@
+"""Transforms: how a cell of a copy follows from a cell of its truth. A small closed list. Pure.
+
+Spark renders the same transforms in `spark_repair.transforms`; `tests/equivalence` proves that both
+give the same cells. Times are in UTC. A null cell gives null, unless the transform has a default.
+"""
+
+import json
+import re
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from enum import Enum
+from typing import Any, Final
+from uuid import UUID
+
+Constant = bool | int | str | UUID
+"""A value that a declaration gives."""
+
+TEXT_TYPES: Final = frozenset({"ascii", "text", "varchar"})
+
+_HOUR: Final = 3_600_000
+_DAY: Final = 24 * _HOUR
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH_ORDINAL: Final = _EPOCH.toordinal()
+_MILLI: Final = timedelta(milliseconds=1)
+
+GREGORIAN_TICKS: Final = 0x01B21DD213814000
+"""The ticks of 100 ns from the first instant of a time-based UUID to 1970."""
+
+TICKS_OF_MILLI: Final = 10_000
+
+SIGMA: Final = ("\u03a3", "\u03c3")
+"""The letter whose lower case depends on its neighbours in Python and Java; here it does not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transform:
+    """A cell that follows from one cell of the truth.
+
+    Attributes:
+        source: the truth's column; None for a constant.
+        type: the CQL type of the result.
+        default: what stands for null; None: null stays null.
+    """
+
+    source: str | None
+    type: str
+    default: Constant | None = None
+
+    def of(self, cell: Any) -> Any:
+        """The result for a cell that is not null; may be null."""
+        raise NotImplementedError
+
+    @property
+    def said(self) -> str:
+        """The transform in words, without its default; other transforms have other words."""
+        raise NotImplementedError
+
+    @property
+    def name(self) -> str:
+        """The computed column's name, which no plain column has, without dots and backticks."""
+        text = self.said
+        if self.default is not None:
+            text = f"{text} or {_shown(self.default)}"
+        return _UNSAFE.sub(_safe, text)
+
+    def cell(self, row: Mapping[str, Any]) -> Any:
+        """The computed cell of a row of the truth."""
+        found = None
+        if self.source is not None:
+            found = row.get(self.source)
+        if found is not None or self.source is None:
+            found = self.of(found)
+        if found is None:
+            return self.default
+        return found
+
+
+_UNSAFE: Final = re.compile(r"[^\w(), :=+-]")
+
+
+def _safe(found: re.Match[str]) -> str:
+    if found[0] == ".":
+        return "/"
+    return f"%{ord(found[0]):x};"
+
+
+def _shown(value: Constant) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConstantCell(Transform):
+    """The same value in every row."""
+
+    value: Constant
+
+    def of(self, cell: Any) -> Any:  # noqa: ARG002 - it depends on no cell
+        return self.value
+
+    @property
+    def said(self) -> str:
+        return f"constant({self.type} {_shown(self.value)})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SameCell(Transform):
+    """The cell as it is; with a default, which is what it is for."""
+
+    def of(self, cell: Any) -> Any:
+        return cell
+
+    @property
+    def said(self) -> str:
+        return f"column({self.source})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LowerCase(Transform):
+    """A text in lower case, each letter without regard to its neighbours."""
+
+    def of(self, cell: Any) -> Any:
+        text: str = cell
+        return text.replace(*SIGMA).lower()
+
+    @property
+    def said(self) -> str:
+        return f"lower({self.source})"
+
+
+class TimeUnit(Enum):
+    """The size of a bucket of time."""
+
+    HOUR = "hour"
+    DAY = "day"
+    MONTH = "month"
+    YEAR = "year"
+
+
+TEXT_LENGTHS: Final = {TimeUnit.DAY: 10, TimeUnit.MONTH: 7, TimeUnit.YEAR: 4}
+"""The number of characters of an ISO date that name a bucket."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeBucket(Transform):
+    """The hour, day, month or year of an instant, in UTC, in a form that follows from the type.
+
+    A timestamp or date is the bucket's beginning; a text is the beginning of its ISO form; a bigint
+    has the milliseconds from 1970 to the beginning; an int has its digits (20240501).
+
+    Attributes:
+        of_uuid: whether the source is a time-based UUID, else it is a timestamp.
+    """
+
+    unit: TimeUnit
+    of_uuid: bool
+
+    def of(self, cell: Any) -> Any:
+        millis = self._millis(cell)
+        day = date.fromordinal(_EPOCH_ORDINAL + millis // _DAY)
+        hour = 0
+        match self.unit:
+            case TimeUnit.HOUR:
+                hour = millis % _DAY // _HOUR
+            case TimeUnit.MONTH:
+                day = day.replace(day=1)
+            case TimeUnit.YEAR:
+                day = day.replace(month=1, day=1)
+            case TimeUnit.DAY:
+                pass
+        return self._formed(day, hour)
+
+    def _millis(self, cell: Any) -> int:
+        if self.of_uuid:
+            ticks: int = cell.time
+            return (ticks - GREGORIAN_TICKS) // TICKS_OF_MILLI
+        instant: datetime = cell
+        if instant.tzinfo is None:
+            instant = instant.replace(tzinfo=UTC)
+        return (instant - _EPOCH) // _MILLI
+
+    def _formed(self, day: date, hour: int) -> Any:
+        start = (day.toordinal() - _EPOCH_ORDINAL) * _DAY + hour * _HOUR
+        match self.type:
+            case "timestamp":
+                return _EPOCH + start * _MILLI
+            case "date":
+                return day
+            case "bigint":
+                return start
+            case "int":
+                return int(self._text(day, hour).replace("-", ""))
+            case _:
+                return self._text(day, hour)
+
+    def _text(self, day: date, hour: int) -> str:
+        if self.unit is TimeUnit.HOUR:
+            return f"{day.isoformat()}T{hour:02}"
+        return day.isoformat()[: TEXT_LENGTHS[self.unit]]
+
+    @property
+    def said(self) -> str:
+        return f"{self.unit.value}_of({self.source}) as {self.type}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HashBucket(Transform):
+    """A number from 0 to below `buckets`: CRC-32 of the UTF-8 bytes of the cell's text.
+
+    The text of a number has its decimal digits, the text of a UUID its 36 characters in lower case.
+    """
+
+    buckets: int
+
+    def of(self, cell: Any) -> Any:
+        return zlib.crc32(str(cell).encode()) % self.buckets
+
+    @property
+    def said(self) -> str:
+        return f"crc32_of({self.source}) into {self.buckets} as {self.type}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JsonCell(Transform):
+    """A text within a JSON document, as text: a text, a whole number, true or false; else null."""
+
+    path: tuple[str, ...]
+
+    def of(self, cell: Any) -> Any:
+        try:
+            part = json.loads(cell, parse_constant=_refuse)
+        except (ValueError, RecursionError):
+            return None
+        for key in self.path:
+            if not isinstance(part, dict):
+                return None
+            part = part.get(key)
+        match part:
+            case bool():
+                return str(part).lower()
+            case int():
+                return str(part)
+            case str() if not _HALVES.search(part):
+                return part
+            case _:
+                return None
+
+    @property
+    def said(self) -> str:
+        return f"json_of({self.source}, {'.'.join(self.path)})"
+
+
+_HALVES: Final = re.compile("[\ud800-\udfff]")
+"""Halves of a pair, which JSON can spell and no text of Cassandra holds."""
+
+
+def _refuse(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FieldCell(Transform):
+    """A field of a value of a user type."""
+
+    field: str
+
+    def of(self, cell: Any) -> Any:
+        return cell.get(self.field)
+
+    @property
+    def said(self) -> str:
+        return f"field_of({self.source}, {self.field})"

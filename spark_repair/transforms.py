@@ -1,0 +1,167 @@
+"""Transforms as expressions of Spark: each gives the cell that `model.transforms` gives.
+
+Instants are numbers of milliseconds here, so that no time zone has an effect.
+"""
+
+import sys
+from collections.abc import Iterator
+from functools import cache
+from typing import Final
+from uuid import UUID
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import functions as sf
+
+from mailmend.model.transforms import (
+    GREGORIAN_TICKS,
+    SIGMA,
+    TEXT_LENGTHS,
+    TICKS_OF_MILLI,
+    Constant,
+    ConstantCell,
+    FieldCell,
+    HashBucket,
+    JsonCell,
+    LowerCase,
+    SameCell,
+    TimeBucket,
+    TimeUnit,
+    Transform,
+)
+
+_HOUR: Final = 3_600_000
+_DAY: Final = 24 * _HOUR
+_SPARK_TYPES: Final = {
+    "bigint": "bigint",
+    "boolean": "boolean",
+    "int": "int",
+    "smallint": "smallint",
+    "tinyint": "tinyint",
+}
+"""The types of numbers; every other constant is a text."""
+
+
+def is_rendered(transform: Transform) -> bool:
+    """Whether Spark computes it; an engine without Spark computes every transform."""
+    return not isinstance(transform, JsonCell)
+
+
+def rendered(transform: Transform, source: Expression | None) -> Expression:
+    """The computed cell; `source` is None for a constant."""
+    if isinstance(transform, ConstantCell):
+        return _literal(transform.value, transform.type)
+    assert source is not None, "a transform other than a constant has a source"
+    found = _of(transform, source)
+    if transform.default is not None:
+        return sf.coalesce(found, _literal(transform.default, transform.type))
+    return found
+
+
+def _of(transform: Transform, cell: Expression) -> Expression:
+    match transform:
+        case SameCell():
+            return cell
+        case LowerCase():
+            return _lower(cell)
+        case TimeBucket():
+            return _bucket(transform, cell)
+        case HashBucket(buckets=buckets):
+            number = sf.pmod(sf.crc32(cell.cast("string")), sf.lit(buckets).cast("long"))
+            return number.cast(_SPARK_TYPES[transform.type])
+        case FieldCell(field=field):
+            return cell.getField(field)
+        case _:
+            raise NotImplementedError(type(transform).__name__)
+
+
+def _literal(value: Constant, cql_type: str) -> Expression:
+    if isinstance(value, UUID):
+        return sf.lit(str(value))
+    return sf.lit(value).cast(_SPARK_TYPES.get(cql_type, "string"))
+
+
+def _lower(cell: Expression) -> Expression:
+    """Letter by letter, by Python's own table: Spark's `lower` knows another version of Unicode."""
+    capitals, small, longer = _letters()
+    lowered = sf.translate(cell, capitals, small)
+    for letter, letters in longer:
+        lowered = sf.replace(lowered, sf.lit(letter), sf.lit(letters))
+    return lowered
+
+
+@cache
+def _letters() -> tuple[str, str, tuple[tuple[str, str], ...]]:
+    """Letters with one small letter, those small letters, and letters that become several."""
+    capitals = []
+    small = []
+    longer = []
+    for letter, lowered in _changed():
+        if len(lowered) == 1:
+            capitals.append(letter)
+            small.append(lowered)
+        else:
+            longer.append((letter, lowered))
+    return "".join(capitals), "".join(small), tuple(longer)
+
+
+def _changed() -> Iterator[tuple[str, str]]:
+    for number in range(sys.maxunicode + 1):
+        letter = chr(number)
+        lowered = letter.replace(*SIGMA).lower()
+        if lowered != letter:
+            yield letter, lowered
+
+
+def _bucket(transform: TimeBucket, cell: Expression) -> Expression:
+    millis = sf.unix_millis(cell)
+    if transform.of_uuid:
+        millis = _millis_of_uuid(cell)
+    days = _whole(millis, _DAY).cast("int")
+    day = sf.date_from_unix_date(days)
+    hour = sf.lit(0)
+    match transform.unit:
+        case TimeUnit.HOUR:
+            hour = _whole(sf.pmod(millis, _long(_DAY)), _HOUR)
+        case TimeUnit.MONTH:
+            day = sf.trunc(day, "month")
+        case TimeUnit.YEAR:
+            day = sf.trunc(day, "year")
+        case TimeUnit.DAY:
+            pass
+    start = sf.unix_date(day).cast("long") * _long(_DAY) + hour.cast("long") * _long(_HOUR)
+    match transform.type:
+        case "timestamp":
+            return sf.timestamp_millis(start)
+        case "date":
+            return day
+        case "bigint":
+            return start
+        case "int":
+            return sf.regexp_replace(_text(transform.unit, day, hour), "-", "").cast("int")
+        case _:
+            return _text(transform.unit, day, hour)
+
+
+def _text(unit: TimeUnit, day: Expression, hour: Expression) -> Expression:
+    text = day.cast("string")
+    if unit is TimeUnit.HOUR:
+        return sf.concat(text, sf.lit("T"), sf.lpad(hour.cast("string"), 2, "0"))
+    return sf.substring(text, 1, TEXT_LENGTHS[unit])
+
+
+def _millis_of_uuid(cell: Expression) -> Expression:
+    """The time of a UUID of version 1, whose 60 bits are in three groups, the last group first."""
+    low = sf.substring(cell, 1, 8)
+    middle = sf.substring(cell, 10, 4)
+    high = sf.substring(cell, 16, 3)
+    ticks = sf.conv(sf.concat(high, middle, low), 16, 10).cast("long")
+    return _whole(ticks - _long(GREGORIAN_TICKS), TICKS_OF_MILLI)
+
+
+def _whole(number: Expression, divisor: int) -> Expression:
+    """The number divided and rounded down. Its quotients are exact: they are below 2**53."""
+    return sf.round((number - sf.pmod(number, _long(divisor))) / _long(divisor)).cast("long")
+
+
+def _long(number: int) -> Expression:
+    return sf.lit(number).cast("long")

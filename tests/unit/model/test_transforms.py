@@ -1,0 +1,163 @@
+"""Transforms in Python: what each gives, and the names of computed columns."""
+
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mailmend.model.table import Table, columns, computed_column
+from mailmend.model.transforms import (
+    ConstantCell,
+    FieldCell,
+    HashBucket,
+    JsonCell,
+    LowerCase,
+    SameCell,
+    TimeBucket,
+    TimeUnit,
+    Transform,
+)
+
+NOON = datetime(2024, 5, 31, 12, 59, 59, 999_000, tzinfo=UTC)
+BORN = UUID("cbea5000-1f4b-11ef-8000-000000000001")  # 2024-05-31T12:59:59.999Z
+
+
+def bucket(unit: TimeUnit, result: str, *, of_uuid: bool = False) -> TimeBucket:
+    return TimeBucket(source="at", type=result, unit=unit, of_uuid=of_uuid)
+
+
+@pytest.mark.parametrize(
+    ("unit", "result", "expected"),
+    [
+        (TimeUnit.HOUR, "text", "2024-05-31T12"),
+        (TimeUnit.HOUR, "timestamp", datetime(2024, 5, 31, 12, tzinfo=UTC)),
+        (TimeUnit.DAY, "text", "2024-05-31"),
+        (TimeUnit.DAY, "date", date(2024, 5, 31)),
+        (TimeUnit.DAY, "int", 20240531),
+        (TimeUnit.DAY, "bigint", 1_717_113_600_000),
+        (TimeUnit.MONTH, "text", "2024-05"),
+        (TimeUnit.MONTH, "date", date(2024, 5, 1)),
+        (TimeUnit.MONTH, "int", 202405),
+        (TimeUnit.YEAR, "int", 2024),
+        (TimeUnit.YEAR, "timestamp", datetime(2024, 1, 1, tzinfo=UTC)),
+    ],
+)
+def test_the_form_of_a_bucket_follows_from_the_type(unit: TimeUnit, result: str, expected: Any) -> None:
+    assert bucket(unit, result).of(NOON) == expected
+
+
+def test_a_time_based_uuid_is_in_the_bucket_of_its_time() -> None:
+    assert bucket(TimeUnit.HOUR, "text", of_uuid=True).of(BORN) == "2024-05-31T12"
+
+
+@given(st.datetimes(), st.sampled_from(TimeUnit))
+def test_a_bucket_begins_at_or_before_its_instants(instant: datetime, unit: TimeUnit) -> None:
+    start: datetime = bucket(unit, "timestamp").of(instant)
+    assert timedelta(0) <= instant.replace(tzinfo=UTC) - start < timedelta(days=366)
+
+
+@given(st.datetimes(), st.sampled_from(TimeUnit))
+def test_the_begin_of_a_bucket_is_in_it(instant: datetime, unit: TimeUnit) -> None:
+    rule = bucket(unit, "timestamp")
+    assert rule.of(rule.of(instant)) == rule.of(instant)
+
+
+def test_lower_case_does_not_look_at_neighbours() -> None:
+    assert LowerCase(source="name", type="text").of("ΟΔΟΣ É") == "οδοσ é"
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])) | st.integers() | st.uuids(), st.integers(1, 2**31))
+def test_a_hash_is_one_of_the_buckets(cell: Any, buckets: int) -> None:
+    assert 0 <= HashBucket(source="id", type="bigint", buckets=buckets).of(cell) < buckets
+
+
+def test_the_hash_is_crc32() -> None:
+    assert HashBucket(source="id", type="bigint", buckets=2**31).of("123456789") == 0xCBF43926 % 2**31
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        ('{"a": {"b": "c"}}', "c"),
+        ('{"a": {"b": ""}}', ""),
+        ('{"a": {"b": 12}}', "12"),
+        ('{"a": {"b": true}}', "true"),
+        ('{"a": {"b": 1.5}}', None),
+        ('{"a": {"b": null}}', None),
+        ('{"a": {"b": ["c"]}}', None),
+        ('{"a": "b"}', None),
+        ('{"a": {"b": "\\ud800"}}', None),
+        ('{"a": {"b": "c"}} x', None),
+        ('{"a": {"b": "c"}, "x": NaN}', None),
+        ("", None),
+        ("[" * 100_000, None),
+    ],
+)
+def test_a_json_path_leads_to_a_text(document: str, expected: str | None) -> None:
+    assert JsonCell(source="doc", type="text", path=("a", "b")).of(document) == expected
+
+
+def test_null_stays_null_without_a_default() -> None:
+    assert LowerCase(source="name", type="text").cell({"name": None}) is None
+
+
+def test_a_default_stands_for_null() -> None:
+    assert LowerCase(source="name", type="text", default="x").cell({"name": None}) == "x"
+
+
+def test_a_default_stands_for_what_a_path_does_not_find() -> None:
+    assert JsonCell(source="doc", type="text", default="x", path=("a",)).cell({"doc": "{}"}) == "x"
+
+
+def test_a_field_of_a_user_type_is_its_value() -> None:
+    assert FieldCell(source="address", type="text", field="city").cell({"address": {"city": "Ulm"}}) == "Ulm"
+
+
+DIFFERENT = [
+    ConstantCell(source=None, type="text", value="1"),
+    ConstantCell(source=None, type="int", value=1),
+    ConstantCell(source=None, type="text", value="a.b"),
+    ConstantCell(source=None, type="text", value="a/b"),
+    ConstantCell(source=None, type="text", value="A"),
+    ConstantCell(source=None, type="text", value="a"),
+    SameCell(source="name", type="text", default="a"),
+    SameCell(source="name", type="text", default="b"),
+    LowerCase(source="name", type="text"),
+    LowerCase(source="name", type="text", default=""),
+    bucket(TimeUnit.DAY, "text"),
+    bucket(TimeUnit.DAY, "date"),
+    bucket(TimeUnit.YEAR, "date"),
+    HashBucket(source="name", type="int", buckets=3),
+    HashBucket(source="name", type="int", buckets=4),
+    JsonCell(source="name", type="text", path=("a", "b")),
+    JsonCell(source="name", type="text", path=("a b",)),
+    FieldCell(source="name", type="text", field="a"),
+]
+
+
+def test_different_transforms_have_different_columns() -> None:
+    assert len({computed_column(rule).name for rule in DIFFERENT}) == len(DIFFERENT)
+
+
+@pytest.mark.parametrize("rule", DIFFERENT)
+def test_the_name_of_a_computed_column_has_no_dot_and_no_backtick(rule: Transform) -> None:
+    assert not set(computed_column(rule).name) & set(".`\"'")
+
+
+USERS = Table("users", columns("id int", regular="name text"))
+LOWER = computed_column(LowerCase(source="name", type="text"))
+
+
+def test_a_computed_column_is_no_column_of_the_server() -> None:
+    table = USERS.with_columns((*USERS.columns, LOWER))
+    assert table.names == ("id", "name", "lower(name)")
+    assert [column.name for column in table.regular] == ["name"]
+    assert table.stored(table.names) == ("id", "name")
+
+
+def test_a_row_is_completed() -> None:
+    table = USERS.with_columns((*USERS.columns, LOWER))
+    assert table.completed({"id": 1, "name": "Ann"}) == {"id": 1, "name": "Ann", "lower(name)": "ann"}
