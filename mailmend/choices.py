@@ -99,7 +99,8 @@ class ScanChoices(TypedDict, total=False):
         rows_per_second: the maximum number of rows that all workers read and write together.
         pace: whether the run makes way for other users of the cluster; default: `full`.
         level: the consistency level of the scans; default: LOCAL_QUORUM.
-        torn: whether rows that lack columns are reported or taken as whole; default: `report`.
+        torn: whether rows that lack columns are reported, taken as whole, or filled from their
+            contents; default: `report`.
         without: columns and tables that are neither compared nor written.
         delay: the time between the scan and the second look; default: 60 seconds.
         clock_skew: the greatest difference between any two clocks; default: 5 seconds.
@@ -113,7 +114,7 @@ class ScanChoices(TypedDict, total=False):
     rows_per_second: int
     pace: Literal["auto", "full"]
     level: Level
-    torn: Literal["report", "accept"]
+    torn: Literal["report", "accept", "fill"]
     without: Sequence[str]
     delay: timedelta
     clock_skew: timedelta

@@ -17,6 +17,7 @@ from mailmend.model.cql_types import normal_type
 from mailmend.model.errors import SchemaMismatch, WrongUse
 from mailmend.model.keyspace import Schema
 from mailmend.model.projections.family import Content, Counts, Family, Filter, Union
+from mailmend.model.projections.filled_mirror import FilledMirror
 from mailmend.model.projections.projection import Mirror, Projection
 from mailmend.model.table import Column, Kind, Table, is_plain_name
 from mailmend.model.texts import keyspace_option
@@ -299,13 +300,26 @@ def _bound(family: Family, live: Schema, without: frozenset[str]) -> Family:
     content = None
     if family.content and is_there(family.content):
         content = bound(family.content)
+    mirror = _bound_mirror(bound(family.mirror), without)
+    if isinstance(mirror, FilledMirror):
+        mirror = replace(mirror, fills=_bound_fills(mirror, content))
     return Family(
-        mirror=_bound_mirror(bound(family.mirror), without),
+        mirror=mirror,
         filters=there(family.filters),
         unions=there(family.unions),
         counts=tuple(_bound_counts(counts, live) for counts in there(family.counts)),
         content=content,
     )
+
+
+def _bound_fills(mirror: FilledMirror, content: Content | None) -> tuple[tuple[str, str], ...]:
+    """What both sides have; a column that is left out is not written."""
+    fills = []
+    for own, theirs in mirror.fills:
+        there = content is not None and theirs in content.table and own in mirror.truth
+        if there and own not in mirror.left_out:
+            fills.append((own, theirs))
+    return tuple(fills)
 
 
 def _live_forms(tables: Iterable[Table], live: Schema) -> dict[str, Table]:

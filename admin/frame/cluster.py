@@ -89,12 +89,7 @@ class OpenCluster:
     @property
     def has_queues(self) -> bool:
         """Whether the keyspace has any of James's tables of queues."""
-        return not self.tables.isdisjoint(table.name for table in JAMES_QUEUE_TABLES)
-
-    @property
-    def tables(self) -> frozenset[str]:
-        """The names of the mail keyspace's tables."""
-        return tables_of(self.cluster, self.mail.name)
+        return not tables_of(self.cluster, self.mail.name).isdisjoint(table.name for table in JAMES_QUEUE_TABLES)
 
     def identity(self, tables: Iterable[Table]) -> str:
         """An identity of tables: tables of another cluster, and altered tables, have another one."""

@@ -450,7 +450,9 @@ _NEEDED: Final = {
         *("family", "no_broker", "references", "references_file", "queues"),
     },
 }
-_FLAGS: Final = frozenset({"beat_ahead", "accept_torn", "serial", "all_truths", "no_blobs", "no_broker", "only_broker"})
+_FLAGS: Final = frozenset(
+    {"beat_ahead", "accept_torn", "fill_torn", "serial", "all_truths", "no_blobs"} | {"no_broker", "only_broker"}
+)
 _LISTS: Final = frozenset({"only", "references", "references_file", "queues"})
 _AS_OF_MAX: Final = 253_402_300_799 * MICROS
 _RATE_MAX: Final = 2**31

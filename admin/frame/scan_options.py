@@ -35,7 +35,7 @@ class ScanOptions:
     Attributes:
         engine: "auto", "spark" or "local".
         pace: "auto" (slow down while the cluster suffers), "full", or None: auto in a job.
-        torn: "report" or "accept".
+        torn: "report", "accept" or "fill".
         without: columns and tables that are neither compared nor written.
         delay: between the scan and the second look.
         clock_skew: the greatest difference between any two clocks.

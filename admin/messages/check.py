@@ -38,6 +38,7 @@ from mailmend.admin.messages.options import (
 )
 from mailmend.admin.messages.runs import affected
 from mailmend.admin.messages.shared_document import document_of
+from mailmend.cql.introspect import tables_of
 from mailmend.model.catalog.left_tables import LeftTable, left_tables
 from mailmend.model.catalog.mail import FAMILIES, MESSAGES
 from mailmend.model.errors import AccessDenied, ExitCode, MailmendError, MissingExtra, ResultUnwritten, WrongUse
@@ -100,7 +101,7 @@ def _left_tables(
     looked_at = {request.what}
     if found.queues is not None:
         looked_at.add("queues")
-    return tuple(left_tables(opened.tables, looked_at))
+    return tuple(left_tables(tables_of(opened.cluster, opened.mail.name), looked_at))
 
 
 def _check_tables(request: CheckRequest, caller: Caller) -> CommandResult:
@@ -215,7 +216,11 @@ def _find_in(
         timing=Timing(0, skew, no_writers=True),
         recheck=not request.no_recheck,
         pressed=request.connection.is_pressed(request.pace),
-        policy=RepairPolicy(accept_torn=request.torn == "accept", rows_per_second=request.rows_per_second),
+        policy=RepairPolicy(
+            accept_torn=request.torn == "accept",
+            fill_torn=request.torn == "fill",
+            rows_per_second=request.rows_per_second,
+        ),
     )
     # Nothing is written, so any margin that covers the skew will do for the two looks at counters.
     counters = Timing(skew + STAMP_AGE_SECONDS + 1, skew, no_writers=request.no_writers)

@@ -82,8 +82,9 @@ SCANNING: Final = (
     *SCANNING_ALL,
     option(
         "--torn",
-        "What rows are that lack columns: accept takes them as whole, as James before 3.7 wrote them.",
-        type=click.Choice(["report", "accept"]),
+        "What rows are that lack columns: accept takes them as whole, as James before 3.7 wrote "
+        "them; fill writes what messageV3 has of them, where messageIdTable names their message.",
+        type=click.Choice(["report", "accept", "fill"]),
         default="report",
     ),
     WITHOUT,

@@ -281,6 +281,7 @@ def _settings_of(
             beat_ahead=request.beat_ahead,
             rows_per_second=request.rows_per_second,
             accept_torn=request.torn == "accept",
+            fill_torn=request.torn == "fill",
             all_truths=request.scan or not isinstance(target, TargetMailboxes),
         ),
         pressed=request.connection.is_pressed(request.pace),

@@ -15,6 +15,7 @@ from mailmend.model.catalog.mail_queue import QUEUE_TABLES
 from mailmend.model.keyspace import Schema
 from mailmend.model.projections.conditions import Condition
 from mailmend.model.projections.family import Content, Counts, Family, Filter, Union, projections_of
+from mailmend.model.projections.filled_mirror import FilledMirror
 from mailmend.model.projections.projection import Mirror, Projection
 from mailmend.model.table import Canonical, Column, Compaction, Table, UserType, columns
 
@@ -182,16 +183,20 @@ def compacted(tables: Iterable[Table], choice: CompactionChoice) -> tuple[Table,
     return tuple(compacted_tables)
 
 
+_FILLED = ("internaldate", "bodystartoctet", "fullcontentoctets", "headercontent")
+"""What messageV3 has of each row of a message too (JAMES-4225)."""
+
 _BY_MAILBOX = (("mailboxid", "mailboxid"),)
 _BY_UID = (("mailboxid", "mailboxid"), ("uid", "uid"))
 
 MESSAGES = Family(
-    mirror=Mirror(
+    mirror=FilledMirror(
         truth=IMAP_UID,
         table=MESSAGE_ID,
         key=_BY_UID,
         compared=(Column("messageId", "timeuuid"), *_METADATA),
-        required=("modseq", "internaldate", "bodystartoctet", "fullcontentoctets", "headercontent"),
+        required=("modseq", *_FILLED),
+        fills=tuple((name, name) for name in _FILLED),
     ),
     filters=(
         Filter(IMAP_UID, FIRST_UNSEEN, _BY_UID, Condition("flagseen", value=False)),

@@ -30,6 +30,7 @@ class RepairPolicy:
         leaks: "report" or "collect".
         beat_ahead: write just above cells from the future.
         accept_torn: treat truth rows that lack columns as whole.
+        fill_torn: fill truth rows that lack columns from their contents.
         serial: read the truth at SERIAL (LWT is on).
         rows_per_second: pace over all workers together, or None.
     """
@@ -43,6 +44,7 @@ class RepairPolicy:
     leaks: str = "report"
     beat_ahead: bool = False
     accept_torn: bool = False
+    fill_torn: bool = False
     serial: bool = True
     rows_per_second: int | None = None
     margin_seconds: float = 0.0

@@ -98,6 +98,10 @@ class Projection:
         """The truth rows that claim a key of the projection."""
         return tuple(seen for seen in truths if self.key_of(seen.row) == key)
 
+    def content_columns(self, suspect: Suspect) -> tuple[str, ...]:  # noqa: ARG002 - for one kind
+        """The columns that a second look reads of contents; none: only whether they exist."""
+        return ()
+
     def near_reads(self, mirror: "Mirror", key: Key) -> list[Read]:  # noqa: ARG002 - filters ask the mirror too
         """The first reads of a second look: the projection's own row first, rows that lead to the truth last."""
         return [Read(self.table, key, times=True)]
@@ -213,7 +217,7 @@ class Look:
         content: the projection of contents; None for a truth without contents.
         projected: the projection's row, or None.
         mirrored: the mirror's row at the same place, which may lead to the truth.
-        kept: the partition keys of the truth whose content exists.
+        contents: by the partition keys of the truth, the rows of contents that exist.
         truths: every truth row that claims the key, as far as known keys lead to them.
         has_content: whether the content of the truth exists (or, without a truth, the content of
             the projection).
@@ -230,7 +234,7 @@ class Look:
     projection: Projection
     projected: Seen | None = None
     mirrored: Seen | None = None
-    kept: frozenset[Key] = frozenset()
+    contents: Mapping[Key, Row] = field(default_factory=dict)
     truths: tuple[Seen, ...] = ()
     has_content: bool = True
     whole: bool = True
@@ -281,8 +285,8 @@ class Look:
         if self.content is None:
             return True
         if not truths:
-            return not self.kept.isdisjoint(self.named)
-        return self.mirror.truth.partition_of(truths[0].row) in self.kept
+            return not self.contents.keys().isdisjoint(self.named)
+        return self.mirror.truth.partition_of(truths[0].row) in self.contents
 
 
 @dataclass(frozen=True, slots=True)
@@ -402,7 +406,8 @@ class Mirror(Projection):
     def looked_at(self, look: Look, rows: Sequence[Seen], *, accept_torn: bool) -> Look:
         """The look with its truth rows, `last_trace` and `blind`."""
         seen = Projection.looked_at(self, look, rows, accept_torn=accept_torn)
-        return replace(seen, last_trace=bool(look.kept) and not rows, blind=self._is_blind(seen))
+        last_trace = bool(look.contents) and not rows
+        return replace(seen, last_trace=last_trace, blind=self._is_blind(seen))
 
     def _is_blind(self, look: Look) -> bool:
         """Whether the scan saw truths that no known key leads to, and the rows found do not settle it."""

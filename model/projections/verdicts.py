@@ -204,6 +204,8 @@ DETECTED = tuple(verdict for verdict, row in ROW_VERDICTS.items() if row.is_foun
 MENDABLE = frozenset(verdict for verdict, row in ROW_VERDICTS.items() if row.is_mended)
 SETTLED = frozenset(verdict for verdict, row in ROW_VERDICTS.items() if row.is_settled)
 BY_POLICY = frozenset(verdict for verdict, row in ROW_VERDICTS.items() if row.by_policy)
+ON_DEMAND = BY_POLICY | {Verdict.TORN}
+"""What is mended only where an option says so, and only where no cell is later than T."""
 NEEDS_SCAN = frozenset(verdict for verdict, row in ROW_VERDICTS.items() if row.needs_scan)
 OVER_VERDICTS = frozenset(verdict for verdict, row in QUEUE_VERDICTS.items() if row.is_over)
 _EVERY_VERDICT: Final[Mapping[Verdict, RowVerdict | QueueVerdict]] = {**ROW_VERDICTS, **QUEUE_VERDICTS}

@@ -12,7 +12,7 @@ from dataclasses import replace
 from mailmend.model.instants import MICROS
 from mailmend.model.projections.findings import Finding, RepairPolicy
 from mailmend.model.projections.projection import Look, Projection
-from mailmend.model.projections.verdicts import BY_POLICY, MENDABLE, SETTLED, Reason, Verdict, Why
+from mailmend.model.projections.verdicts import MENDABLE, ON_DEMAND, SETTLED, Reason, Verdict, Why
 
 
 def judge(look: Look, as_of: int, now: int, skew: int) -> Verdict:
@@ -58,7 +58,7 @@ def rule(look: Look, policy: RepairPolicy, now: int) -> Finding:
     fixed = _fixed(look, found, policy, now)
     if fixed is None:
         return found
-    if found.verdict in BY_POLICY and (look.newest or 0) > policy.as_of:
+    if found.verdict in ON_DEMAND and (look.newest or 0) > policy.as_of:
         return replace(found, result=Verdict.MOVED)
     if policy.run is None:
         return replace(found, due=True)

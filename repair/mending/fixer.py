@@ -18,6 +18,7 @@ from mailmend.model.ids import RunId
 from mailmend.model.instants import MICROS
 from mailmend.model.operations import (
     Change,
+    ChangeIf,
     Conditional,
     Count,
     Level,
@@ -29,6 +30,7 @@ from mailmend.model.operations import (
     Scan,
     Seen,
     Write,
+    cells_of,
     lasting,
     run_out,
 )
@@ -203,18 +205,18 @@ def _content_reads(look: Look) -> list[Read]:
     content = look.content
     if content is None or not look.projection.needs_content:
         return []
-    truth = look.mirror.truth
+    columns = look.projection.content_columns(look.suspect)
     reads = []
     for lead in look.leads:
-        key = content.key_of(truth.key_row(lead))
-        reads.append(Read(content.table, key, joinable=True, columns=()))  # whether it is there
+        key = content.key_of(look.mirror.truth.key_row(lead))
+        reads.append(Read(content.table, key, joinable=True, columns=columns))
     return reads
 
 
 def _with_content(look: Look, answers: Answers) -> Look:
     answered = zip(look.leads, answers, strict=False)
-    kept = frozenset(lead for lead, answer in answered if answer)
-    return replace(look, kept=kept)
+    contents = {lead: answer[0].row for lead, answer in answered if answer}
+    return replace(look, contents=contents)
 
 
 def _reads_of_truths(look: Look, leads: Iterable[Key]) -> list[Read]:
@@ -349,14 +351,12 @@ def shows(change: Write | Conditional, seen: Seen | None) -> bool:
             return seen is None
         case Put(table=table, row=row) | PutIfAbsent(table=table, row=row):
             return seen is not None and rows_agree(map(table.column, row), row, seen.row)
-        case Change(table=table, assign=assign, add=add, take=take):
-            there: Row = {}
-            if seen:
-                there = seen.row
-            if not rows_agree(map(table.column, assign), assign, there):
-                return False
-            added = all(wanted <= _elements(there, name) for name, wanted in add.items())
-            return added and not any(gone & _elements(there, name) for name, gone in take.items())
+        case Change(table=table, assign=assign) | ChangeIf(table=table, assign=assign):
+            there = cells_of(seen)
+            agree = rows_agree(map(table.column, assign), assign, there)
+            added = all(wanted <= _elements(there, name) for name, wanted in change.add.items())
+            left = any(gone & _elements(there, name) for name, gone in change.take.items())
+            return agree and added and not left
         case _:
             return True
 

@@ -103,7 +103,7 @@ def test_content_stands_beside_the_truth_or_else_beside_what_the_projection_name
     """Only message 2 has its content."""
     named = Seen(mirror_row(truth_row(mirrored))) if mirrored else None
     rows = tuple(Seen(truth_row(number)) for number in truths)
-    assert look(kept=frozenset({(message(2),)}), mirrored=named).content_stands(rows) is stands
+    assert look(contents={(message(2),): {}}, mirrored=named).content_stands(rows) is stands
 
 
 def test_where_nothing_must_stand_beside_the_truth_nothing_is_missing() -> None:

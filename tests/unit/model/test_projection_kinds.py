@@ -116,11 +116,11 @@ class TestLookingAt:
             assert kind.looked_at(look(kind), [torn], accept_torn=True).whole
             assert kind.looked_at(look(kind), [elsewhere], accept_torn=False).whole, "no truth is not a torn one"
 
-    @pytest.mark.parametrize("kept", [frozenset(), frozenset({(message(1),)})])
-    def test_content_stands_beside_the_truth(self, kept: frozenset[tuple[UUID]]) -> None:
+    @pytest.mark.parametrize("contents", [{}, {(message(1),): {}}])
+    def test_content_stands_beside_the_truth(self, contents: dict[tuple[UUID], Row]) -> None:
         """Or does not."""
-        found = UNSEEN.looked_at(look(UNSEEN, kept=kept), [Seen(TRUTH)], accept_torn=False)
-        assert found.has_content is bool(kept)
+        found = UNSEEN.looked_at(look(UNSEEN, contents=contents), [Seen(TRUTH)], accept_torn=False)
+        assert found.has_content is bool(contents)
 
     def test_a_union_is_owed_what_the_scan_missed_and_what_its_truths_carry(self) -> None:
         """Torn ones too; of its own group."""
@@ -138,7 +138,9 @@ class TestLookingAt:
     )
     def test_the_last_trace_of_a_message(self, kept: set[tuple[UUID]], rows: list[Row], last: bool) -> None:
         """Its content stands, and no truth row of it anywhere."""
-        found = MIRROR.looked_at(look(MIRROR, kept=frozenset(kept)), list(map(Seen, rows)), accept_torn=False)
+        found = MIRROR.looked_at(
+            look(MIRROR, contents={key: {} for key in kept}), list(map(Seen, rows)), accept_torn=False
+        )
         assert found.last_trace is last
 
     @pytest.mark.parametrize(
@@ -156,7 +158,7 @@ class TestLookingAt:
         self, scanned: Verdict, known: bool, rows: list[Row], projected: Row | None, blind: bool
     ) -> None:
         """Unless what was found settles it."""
-        before = look(MIRROR, projected=Seen(projected) if projected else None, kept=frozenset({(message(1),)}))
+        before = look(MIRROR, projected=Seen(projected) if projected else None, contents={(message(1),): {}})
         keys = ((message(1),),) if known else ()
         before = replace(before, suspect=replace(before.suspect, verdict=scanned, truth_keys=keys))
         assert MIRROR.looked_at(before, list(map(Seen, rows)), accept_torn=False).blind is blind

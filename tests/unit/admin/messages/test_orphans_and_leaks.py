@@ -154,6 +154,31 @@ class TestOrphans:
         assert torn.json["findings"].get("messageIdTable") == {"TORN": 1}
         assert (accepted.code, accepted.json["findings"]) == (0, {})
 
+    def test_torn_rows_are_filled_from_their_contents_and_undo_empties_them_again(
+        self, mailmend: CommandLine, mail: MailKeyspace, mend: Typed
+    ) -> None:
+        """As in a keyspace from before JAMES-4225: truth and mirror lack what messageV3 has."""
+        truth = mail.truths[0]
+        key = IMAP_UID.key_of(truth)
+        mail.tables.write(Change(IMAP_UID, key, assign={"headercontent": None}))
+        mail.tables.write(Change(MESSAGE_ID, (mail.mailbox, 1), assign={"headercontent": None}))
+
+        offered = mailmend("check", "messages", *QUICK, "--json", "--torn", "fill")
+        ended = mend("--torn", "fill")
+        clean = mailmend("check", "messages", *QUICK)
+        undone = mailmend("undo", ended.json["run"], "--json")
+        torn = mailmend("check", "messages", *QUICK, "--json")
+        redone = mailmend("undo", undone.json["run"], "--json")
+        again = mailmend("check", "messages", *QUICK)
+
+        assert (offered.code, offered.json["due"]) == (1, {"TORN": 1})
+        assert (ended.code, ended.json["fixed"]) == (0, {"TORN": 1}), ended.err
+        assert (undone.code, undone.json["fixed"]) == (0, {"TORN": 1}), undone.err
+        assert torn.json["findings"] == {"messageIdTable": {"TORN": 1}}
+        assert (redone.code, redone.json["fixed"]) == (0, {"TORN": 1}), redone.err
+        assert (clean.code, again.code) == (0, 0)
+        assert (mail.get(IMAP_UID, key) or {})["headercontent"] == truth["headercontent"]
+
 
 def test_a_lost_delete_is_withdrawn_with_its_filters(mail: MailKeyspace, mend: Typed) -> None:
     mail.lose_truth(mail.truths[0])
