@@ -7,7 +7,8 @@ from mailmend.model.keyspace import Schema
 from mailmend.model.projections.declarations import Declaration, DeclaredMirror, DeclaredTruth
 from mailmend.model.projections.family import Family
 from mailmend.model.table import Column, Kind, Table
-from mailmend.repair.declared_binding import Binder, Misfit
+from mailmend.repair.declared_binding import Binder
+from mailmend.repair.declared_conditions import Misfit
 
 
 class DoesNotFit(SchemaMismatch):
@@ -47,7 +48,7 @@ def bound_declaration(declaration: Declaration, live: Schema) -> BoundDeclaratio
     families: list[Family] = []
     for truth in declaration.truths:
         families.extend(binder.families(truth))
-    return BoundDeclaration(tuple(families), tuple(binder.misfits))
+    return BoundDeclaration(tuple(families), tuple(binder.misfits.found))
 
 
 def proposed_mirror(live: Schema, truth: str, projection: str) -> Declaration:

@@ -9,37 +9,37 @@ from mailmend.model.errors import WrongUse
 from mailmend.model.keyspace import Schema
 from mailmend.model.names import name_of
 from mailmend.model.projections.conditions import (
-    Either,
-    Every,
-    IsNull,
-    OneOf,
     RowCondition,
 )
 from mailmend.model.projections.declarations import (
     COLUMN,
+    COLUMNS,
     COMPUTED,
     CONTENT,
     COUNT,
     COUNTERS,
     FILTER,
     LEFT_OUT,
+    MAX,
+    MIN,
     MIRROR,
     RENAMED,
     TRUTH,
     UNION,
     WHEN,
-    DeclaredCondition,
+    DeclaredBounds,
     DeclaredCount,
     DeclaredFilter,
     DeclaredMirror,
     DeclaredProjection,
-    DeclaredTest,
     DeclaredTruth,
     DeclaredUnion,
 )
 from mailmend.model.projections.family import Content, Counts, Family, Filter, Union
+from mailmend.model.projections.group import Group
 from mailmend.model.projections.projection import Mirror, Projection
 from mailmend.model.projections.toml_values import toml_key, toml_text
+from mailmend.model.projections.valued import RANKED, Bound, Bounds, Numbers, Valued
 from mailmend.model.table import (
     Canonical,
     Column,
@@ -53,27 +53,12 @@ from mailmend.model.table import (
 from mailmend.model.texts import names_instead
 from mailmend.model.toml_places import TomlPath
 from mailmend.repair.comparable import incomparable
-from mailmend.repair.declared_computing import CONSTANTS_OF, bound_transform, constant_of
+from mailmend.repair.declared_computing import bound_transform
+from mailmend.repair.declared_conditions import Misfits, bound_condition
 
 Columns = frozenset[str]
 Names = Mapping[str, str]
 """Columns of a truth by columns of a projection."""
-
-
-@dataclass(frozen=True, slots=True)
-class Misfit:
-    """Something in a declaration that does not fit the live schema.
-
-    Attributes:
-        path: to the place in the declaration's canonical text.
-    """
-
-    path: TomlPath
-    problem: str
-    mend: str
-
-    def __str__(self) -> str:
-        return f"{self.problem}\n  {self.mend}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +88,10 @@ class Binder:
     """A live schema, and what did not fit it so far."""
 
     live: Schema
-    misfits: list[Misfit] = field(default_factory=list)
+    misfits: Misfits = field(default_factory=Misfits)
 
     def note(self, path: TomlPath, problem: str, mend: str) -> None:
-        self.misfits.append(Misfit(path, problem, mend))
+        self.misfits.note(path, problem, mend)
 
     def families(self, declared: DeclaredTruth) -> tuple[Family, ...]:
         """The families of a truth: one for each mirror; what has no other place is in the first."""
@@ -158,7 +143,7 @@ class Binder:
         found = {}
         for spelling, rule in declared.computed:
             place = (*path, COMPUTED, spelling)
-            self._check_column(place, spelling, table)
+            self.misfits.check_column(place, spelling, table)
             if name_of(spelling) not in table:
                 continue
             own = table.column(name_of(spelling))
@@ -186,9 +171,11 @@ class Binder:
         families[0] = replace(
             families[0],
             unions=tuple(found.get(UNION, ())),
-            counts=tuple(found.get(COUNT, ())),
             content=next(iter(contents), None),
         )
+        for word in (COUNT, MAX, MIN):
+            for group in found.get(word, ()):
+                self._place_group((*path, word, group.name), group, families)
         partition = frozenset(families[0].truth.partition_names)
         for filtered in found.get(FILTER, ()):
             named = frozenset(filtered.key_sources)
@@ -201,6 +188,26 @@ class Binder:
             else:
                 families[at] = replace(families[at], filters=(*families[at].filters, filtered))
         return tuple(families)
+
+    def _place_group(self, path: TomlPath, group: Group, families: list[Family]) -> None:
+        """Add a group to the first family in which its rows can be found again by its key."""
+        for at, family in enumerate(families):
+            if not _is_kept_together(group, family.mirror):
+                continue
+            match group:
+                case Counts():
+                    families[at] = replace(family, counts=(*family.counts, group))
+                case Numbers():
+                    families[at] = replace(family, numbers=(*family.numbers, group))
+                case Bounds():
+                    families[at] = replace(family, bounds=(*family.bounds, group))
+                case _:
+                    raise NotImplementedError(type(group).__name__)
+            return
+        listed = ", ".join(group.key_sources)
+        problem = f"the rows of a group of {group.name} are not kept together"
+        mend = f"Declare a {MIRROR} whose partition key is ({listed}), in this order."
+        self.note(path, problem, mend)
 
     def table(self, path: TomlPath, spelling: str, what: str) -> Table | None:
         """The live table of a name; None where it is not there, or cannot be compared."""
@@ -225,11 +232,11 @@ class Binder:
 
     def projection(self, pair: _Pair, declared: DeclaredProjection) -> Projection | None:
         """A projection; None where something does not fit."""
-        before = len(self.misfits)
+        before = len(self.misfits.found)
         self._check_names(pair, declared)
         self._check_readable(pair.path, pair.truth)
         self._check_readable(pair.path, pair.table)
-        if len(self.misfits) > before:
+        if len(self.misfits.found) > before:
             return None
         match declared:
             case DeclaredMirror():
@@ -240,9 +247,11 @@ class Binder:
                 bound = self._union(pair, declared)
             case DeclaredCount():
                 bound = self._count(pair, declared)
+            case DeclaredBounds():
+                bound = self._bounds(pair, declared)
             case _:
                 bound = self._content(pair, declared)
-        if len(self.misfits) > before:
+        if len(self.misfits.found) > before:
             return None
         return bound
 
@@ -263,7 +272,7 @@ class Binder:
                 mend = f"A row with values is a copy: declare the table as {MIRROR}."
                 problem = f"{pair.own(column)} is not in the key, and a filter's row is a key alone"
                 self.note(pair.path, problem, mend)
-        when = self._condition((*pair.path, WHEN), declared.when, pair.truth)
+        when = bound_condition(self.misfits, (*pair.path, WHEN), declared.when, pair.truth)
         return Filter(pair.form, _row_form(pair.table), key, when)
 
     def _union(self, pair: _Pair, declared: DeclaredUnion) -> Union:
@@ -271,7 +280,7 @@ class Binder:
         name = name_of(declared.column)
         place = (*pair.path, COLUMN)
         for table in (pair.truth, pair.table):
-            self._check_column(place, declared.column, table)
+            self.misfits.check_column(place, declared.column, table)
             if name in table and table.column(name).type not in UNION_TYPES:
                 mend = f"A union gathers columns of the types {', '.join(UNION_TYPES)}."
                 shown = f"{table.spelling}.{declared.column} is of type {table.column(name).type}"
@@ -281,22 +290,50 @@ class Binder:
             self._check_types(replace(pair, path=place), own, pair.truth.column(name))
         return Union(pair.form, _row_form(pair.table), key, name)
 
-    def _count(self, pair: _Pair, declared: DeclaredCount) -> Counts:
+    def _count(self, pair: _Pair, declared: DeclaredCount) -> Counts | Numbers:
         key = self._key_of(pair, declared)
         counters: list[tuple[str, RowCondition | None]] = []
         for spelling, when in declared.counters:
             place = (*pair.path, COUNTERS, spelling)
             name = name_of(spelling)
-            self._check_column(place, spelling, pair.table)
-            if name in pair.table and not pair.table.column(name).is_counter:
-                listed = spellings(column for column in pair.table.regular if column.is_counter)
-                mend = f"Counters of {pair.table.spelling}: {listed or 'none'}."
-                self.note(place, f"{pair.table.spelling}.{spelling} is not a counter", mend)
+            self.misfits.check_column(place, spelling, pair.table)
+            if name in pair.table and not _counts(pair.table.column(name)):
+                listed = spellings(column for column in pair.table.regular if _counts(column))
+                mend = f"Such columns of {pair.table.spelling}: {listed or 'none'}."
+                problem = f"{pair.table.spelling}.{spelling} is not a counter, an int or a bigint"
+                self.note(place, problem, mend)
             condition = None
             if when.alternatives != ((),):
-                condition = self._condition(place, when, pair.truth)
+                condition = bound_condition(self.misfits, place, when, pair.truth)
             counters.append((name, condition))
-        return Counts(pair.form, _row_form(pair.table), key, tuple(counters))
+        if pair.table.has_counters:
+            return Counts(pair.form, _row_form(pair.table), key, tuple(counters))
+        return Numbers(pair.form, _row_form(pair.table), key, tuple(counters))
+
+    def _bounds(self, pair: _Pair, declared: DeclaredBounds) -> Bounds:
+        key = self._key_of(pair, declared)
+        bounds = []
+        for spelling, source in declared.columns:
+            place = (*pair.path, COLUMNS, spelling)
+            self.misfits.check_column(place, spelling, pair.table)
+            self.misfits.check_column(place, source, pair.truth)
+            name = name_of(spelling)
+            if name in pair.table and name_of(source) in pair.truth:
+                own = pair.table.column(name)
+                self._check_ranked(place, pair, own)
+                theirs = pair.truth.column(name_of(source))
+                self._check_types(replace(pair, path=place), own, theirs)
+            bounds.append((name, name_of(source)))
+        kind = Bound[declared.kind.upper()]
+        return Bounds(pair.form, _row_form(pair.table), key, tuple(bounds), kind)
+
+    def _check_ranked(self, path: TomlPath, pair: _Pair, own: Column) -> None:
+        if own.in_key or own.kind is Kind.STATIC:
+            problem = f"{pair.own(own)} is in the key, or static: it is no value of a group"
+            self.note(path, problem, "Name a column of the row outside its key.")
+        if normal_type(own.type) not in RANKED:
+            mend = f"Types with a greatest value: {', '.join(sorted(RANKED))}."
+            self.note(path, f"{pair.own(own)} is of type {own.type}, which has no form here", mend)
 
     def _content(self, pair: _Pair, declared: DeclaredProjection) -> Content:
         key = self._key_of(pair, declared)
@@ -312,41 +349,6 @@ class Binder:
         """(projection column, truth column) of a key; columns outside the key are not looked at."""
         others = frozenset(column.name for column in pair.table.regular)
         return _key(pair.table, self._fed(pair, _renames(declared), others))
-
-    def _condition(self, path: TomlPath, declared: DeclaredCondition, truth: Table) -> RowCondition:
-        alternatives = []
-        for number, tests in enumerate(declared.alternatives):
-            place = path
-            if len(declared.alternatives) > 1:
-                place = (*path, number)
-            parts = [self._test((*place, test.column), test, truth) for test in tests]
-            alternatives.append(_all_of(tuple(parts)))
-        if len(alternatives) == 1:
-            return alternatives[0]
-        return Either(tuple(alternatives))
-
-    def _test(self, path: TomlPath, declared: DeclaredTest, truth: Table) -> RowCondition:
-        name = name_of(declared.column)
-        self._check_column(path, declared.column, truth)
-        if name not in truth:
-            return Every(())
-        column = truth.column(name)
-        shown = f"{truth.spelling}.{declared.column}"
-        if column.kind is Kind.STATIC or column.is_collection:
-            problem = f"{shown} decides nothing: it is static, or a collection of several cells"
-            self.note(path, problem, "Test a column that is one cell of the row.")
-            return Every(())
-        if declared.null is not None:
-            return IsNull(name, declared.null)
-        values = []
-        for value in declared.values:
-            constant = constant_of(column.type, value)
-            if constant is None:
-                mend = f"Write {CONSTANTS_OF.get(column.type, 'a test for null: no constants')}."
-                self.note(path, f"{value!r} is not a value of {shown} ({column.type})", mend)
-            else:
-                values.append(constant)
-        return OneOf(name, tuple(values))
 
     def _fed(self, pair: _Pair, renamed: Names, left_out: frozenset[str]) -> Names:
         """The truth's column behind each column of the projection; what has none is not in it."""
@@ -365,22 +367,17 @@ class Binder:
     def _check_names(self, pair: _Pair, declared: DeclaredProjection) -> None:
         """Note columns that are not there, and a key column that is left out."""
         for own, source in declared.renamed:
-            self._check_column((*pair.path, RENAMED, own), own, pair.table)
-            self._check_column((*pair.path, RENAMED, own), source, pair.truth)
+            self.misfits.check_column((*pair.path, RENAMED, own), own, pair.table)
+            self.misfits.check_column((*pair.path, RENAMED, own), source, pair.truth)
         left_out: tuple[str, ...] = ()
         if isinstance(declared, DeclaredMirror):
             left_out = declared.left_out
         for number, name in enumerate(left_out):
             place = (*pair.path, LEFT_OUT, number)
-            self._check_column(place, name, pair.table)
+            self.misfits.check_column(place, name, pair.table)
             if name_of(name) in pair.table.key_names:
                 problem = f"{name} is in the key of {pair.table.spelling} and cannot be left out"
                 self.note(place, problem, "A row is found by its whole key: keep the column.")
-
-    def _check_column(self, path: TomlPath, spelling: str, table: Table) -> None:
-        if name_of(spelling) not in table:
-            mend = names_instead(spelling, [column.spelling for column in table.columns])
-            self.note(path, f"{table.spelling} has no column {spelling}", mend)
 
     def _check_readable(self, path: TomlPath, table: Table) -> None:
         """Note columns that no read or before-image holds as they are."""
@@ -432,6 +429,18 @@ class Binder:
                 self.note(pair.path, problem, mend)
 
 
+def _counts(column: Column) -> bool:
+    """Whether a column can hold the number of rows of a group."""
+    return column.kind is Kind.REGULAR and (column.is_counter or column.type in {"bigint", "int"})
+
+
+def _is_kept_together(group: Group, mirror: Mirror) -> bool:
+    """Whether the rows of a group are found by its key, in one partition of truth or mirror."""
+    if isinstance(group, Valued):
+        return group.is_kept_together(mirror)
+    return group.key_sources == mirror.key_sources[: len(mirror.table.partition)]
+
+
 def _leading(families: Sequence[Family], named: Columns, partition: Columns) -> int | None:
     """The family in which a key with these columns of the truth leads to truth rows, by number."""
     for at, family in enumerate(families):
@@ -448,12 +457,6 @@ def _renames(declared: DeclaredProjection) -> Names:
 
 def _key(table: Table, fed: Names) -> tuple[tuple[str, str], ...]:
     return tuple((name, fed[name]) for name in table.key_names if name in fed)
-
-
-def _all_of(parts: tuple[RowCondition, ...]) -> RowCondition:
-    if len(parts) == 1:
-        return parts[0]
-    return Every(parts)
 
 
 UNION_TYPES: Final = ("set<text>", "set<int>", "set<bigint>")

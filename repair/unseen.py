@@ -4,8 +4,10 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from mailmend.model.keyspace import Schema
-from mailmend.model.projections.family import Counts, Family, Union
+from mailmend.model.projections.family import Family, Union
+from mailmend.model.projections.group import Group
 from mailmend.model.projections.projection import Mirror, Projection
+from mailmend.model.projections.valued import Bounds
 from mailmend.model.table import Kind, Table
 
 
@@ -23,7 +25,12 @@ def unseen_by(families: Sequence[Family], live: Schema) -> tuple[Unseen, ...]:
         found.update(dict.fromkeys(_of_mirror(family.mirror)))
         for projection in family.projections:
             found.update(dict.fromkeys(_of_key(projection)))
-        groups: tuple[Union | Counts, ...] = (*family.unions, *family.counts)
+        groups: tuple[Group, ...] = (
+            *family.unions,
+            *family.counts,
+            *family.numbers,
+            *family.bounds,
+        )
         for group in groups:
             found.update(dict.fromkeys(_of_group(group)))
     looked_at: set[str] = set()
@@ -76,9 +83,12 @@ def _may_be_null(truth: Table, name: str) -> str | None:
     return name
 
 
-def _of_group(group: Union | Counts) -> Iterator[Unseen]:
+def _of_group(group: Group) -> Iterator[Unseen]:
     if isinstance(group, Union):
         yield Unseen(group.name, f"elements of {group.column} that no row of the truth has")
+    if isinstance(group, Bounds):
+        names = " or ".join(name for name, _ in group.bounds)
+        yield Unseen(group.name, f"a value of {names} that is farther than each row of the truth")
     for column in group.table.regular:
         if column.name not in group.own_columns:
             why = f"{column.spelling} is not compared: the file does not name it"

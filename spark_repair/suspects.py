@@ -30,7 +30,8 @@ from mailmend.model.projections.conditions import (
     OneOf,
     RowCondition,
 )
-from mailmend.model.projections.family import Content, Counts, Family, Filter, Group, Union
+from mailmend.model.projections.family import Content, Counts, Family, Filter, Union
+from mailmend.model.projections.group import Group
 from mailmend.model.projections.places import may_be_undemanded
 from mailmend.model.projections.projection import Mirror, Projection
 from mailmend.model.projections.verdicts import Verdict

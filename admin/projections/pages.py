@@ -97,8 +97,32 @@ numbers (their decimal digits) and UUIDs (36 characters in lower case). What `js
 text, a whole number, true or false; else it is null. Spark computes everything but `json_of`: with
 it, use `--engine local`.
 
-A truth with a filter, union, count or content needs a mirror too: it leads from a row to its truth.
-The key of a filter has the truth's partition key, or all columns of the key of a mirror. Groups
+## Values by group
+
+```toml
+[truth.events.mirror.events_by_team]
+
+[truth.events.count.events_of_team]
+counters = { total = {} }
+
+[truth.events.max.last_seen]
+columns = { last_seen_at = "created_at" }
+```
+
+A column of a `count` is a counter, an int or a bigint. An int or bigint is a value: it is
+compared, overwritten and taken back as a cell. Null is 0. The column of a `max` has to be at least
+as great as the column of the truth in each row of the group, the column of a `min` at least as
+small. A value that is behind is drift, a value that is ahead is right. Types: tinyint, smallint,
+int, bigint, timestamp, date.
+
+A group's rows are read again before its value is mended. So its key has to be the partition key of
+the truth, or of one of its mirrors; a counter's key is the partition key of a mirror. A group with
+a row that was written after the scan began (less `--margin`) is left to the next run. A number is
+left while the mirror lacks one of its rows. Spark refuses such values by name: use `--engine
+local`.
+
+A truth with another kind needs a mirror too: it leads from a row to its truth. The key of a filter
+has the truth's partition key, or all columns of the key of a mirror. Groups
 share the first mirror's scan.
 
 ## Names
@@ -128,6 +152,7 @@ instead.
 | a projection without the truth's plain partition key | no row of it would lead back to its truth |
 | a computed column whose type does not go with its transform | the message lists the types |
 | two columns of different types | no value of one is a value of the other |
+| a number, max or min whose group is no partition | its rows could not be read again |
 | a table with counters that is not a `count` | a counter has no write time |
 | a filter with columns outside its key | such a row is a copy, a `mirror` |
 | a union of other sets than text, int or bigint | both engines have to gather its elements |
@@ -139,8 +164,8 @@ instead.
 
 ## What is not there yet
 
-A row for each element of a collection, maxima and minima of a
-group, and materialised views have no form yet. A declaration of mail exists in Python only
+A row for each element of a collection and materialised views have no form yet. A table is one
+projection: it has no number and maximum at once. A declaration of mail exists in Python only
 (`model/catalog/mail.py`).
 """
 

@@ -32,6 +32,7 @@ from mailmend.model.projections.declarations import (
 )
 from mailmend.model.projections.family import Content, Counts, Family, Filter, Union
 from mailmend.model.projections.projection import Mirror, Projection
+from mailmend.model.projections.valued import Bounds, Numbers
 from mailmend.model.sizes import TableSize
 from mailmend.model.texts import keyspace_option, printable
 from mailmend.repair.decisions.engines import estimated_rows
@@ -202,12 +203,15 @@ _KINDS: Final[Mapping[type[Projection], str]] = {
     Filter: FILTER,
     Union: UNION,
     Counts: COUNT,
+    Numbers: COUNT,
     Content: CONTENT,
 }
 
 
 def kind_of(projection: Projection) -> str:
     """The word for its kind in a file of projections."""
+    if isinstance(projection, Bounds):
+        return projection.bound.name.lower()
     return _KINDS[type(projection)]
 
 
@@ -218,6 +222,8 @@ def _compared(projection: Projection) -> dict[str, str]:
     compared = dict(projection.key)
     if isinstance(projection, Union):
         compared[projection.column] = projection.column
+    if isinstance(projection, Bounds):
+        compared |= dict(projection.bounds)
     return compared
 
 

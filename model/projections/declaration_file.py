@@ -8,12 +8,14 @@ import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from mailmend.model.errors import WrongUse
 from mailmend.model.file_forms import BadFile, FileForm
 from mailmend.model.names import name_of, spelled
 from mailmend.model.projections.declaration_form import (
+    BOUNDS_FORMS,
     CONTENT_FORM,
     COUNT_FORM,
     FILE_FORM,
@@ -24,6 +26,7 @@ from mailmend.model.projections.declaration_form import (
 )
 from mailmend.model.projections.declarations import (
     COLUMN,
+    COLUMNS,
     COMPUTED,
     CONTENT,
     COUNT,
@@ -31,16 +34,21 @@ from mailmend.model.projections.declarations import (
     EXAMPLE,
     FILTER,
     LEFT_OUT,
+    MAX,
+    MIN,
     MIRROR,
     RENAMED,
     TEST_MEND,
     UNION,
     WHEN,
     Declaration,
+    DeclaredBounds,
     DeclaredCondition,
     DeclaredContent,
     DeclaredCount,
     DeclaredFilter,
+    DeclaredMax,
+    DeclaredMin,
     DeclaredMirror,
     DeclaredTest,
     DeclaredTruth,
@@ -270,9 +278,12 @@ def _truth(node: _Node) -> DeclaredTruth | None:
     unions = tuple(_each(parts, UNION, _union))
     counts = tuple(_each(parts, COUNT, _count))
     contents = tuple(_each(parts, CONTENT, _content))
+    maxima = tuple(_each(parts, MAX, _bounds(DeclaredMax)))
+    minima = tuple(_each(parts, MIN, _bounds(DeclaredMin)))
     if node.source.refused or table is None:
         return None
-    return node.made(lambda: DeclaredTruth(table, mirrors, filters, unions, counts, contents))
+    groups = (unions, counts, contents, maxima, minima)
+    return node.made(lambda: DeclaredTruth(table, mirrors, filters, *groups))
 
 
 def _each(parts: Mapping[str, _Node], kind: str, read: Callable[[_Node], T | None]) -> Iterator[T]:
@@ -328,6 +339,23 @@ def _count(node: _Node) -> DeclaredCount | None:
     return node.made(lambda: DeclaredCount(table, renamed, computed=computed, counters=found))
 
 
+BoundsKind = TypeVar("BoundsKind", bound=DeclaredBounds)
+
+
+def _bounds(kind: type[BoundsKind]) -> Callable[[_Node], BoundsKind | None]:
+    return partial(_bounds_of, kind)
+
+
+def _bounds_of(kind: type[BoundsKind], node: _Node) -> BoundsKind | None:
+    table, parts = _begun(node, BOUNDS_FORMS[kind.kind])
+    renamed = _renamed(parts)
+    computed = _computed(parts)
+    columns = _column_pairs(parts, COLUMNS)
+    if not columns and node.source.refused:
+        return None
+    return node.made(lambda: kind(table, renamed, computed=computed, columns=columns))
+
+
 def _content(node: _Node) -> DeclaredContent | None:
     table, parts = _begun(node, CONTENT_FORM)
     renamed = _renamed(parts)
@@ -345,10 +373,15 @@ def _begun(node: _Node, form: FileForm) -> tuple[str, Mapping[str, _Node]]:
 
 
 def _renamed(parts: Mapping[str, _Node]) -> tuple[tuple[str, str], ...]:
+    return _column_pairs(parts, RENAMED)
+
+
+def _column_pairs(parts: Mapping[str, _Node], part: str) -> tuple[tuple[str, str], ...]:
+    """Columns of the projection, each with a column of the truth."""
     pairs = []
-    if RENAMED in parts:
+    if part in parts:
         mend = 'Write it like { column_of_projection = "column_of_truth" }.'
-        for pair in parts[RENAMED].below(RENAMED, mend):
+        for pair in parts[part].below(part, mend):
             own = pair.cql_name(pair.name, "column name")
             source = pair.cql_name(pair.value, "column name")
             if own is not None and source is not None:

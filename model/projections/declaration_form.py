@@ -21,12 +21,15 @@ from mailmend.model.file_forms import (
 )
 from mailmend.model.projections.declarations import (
     COLUMN,
+    COLUMNS,
     COMPUTED,
     CONTENT,
     COUNT,
     COUNTERS,
     FILTER,
     LEFT_OUT,
+    MAX,
+    MIN,
     MIRROR,
     NULL,
     RENAMED,
@@ -140,12 +143,31 @@ COUNT_FORM: Final = FileForm(
         FilePart(
             COUNTERS,
             {**by_name(defined(CONDITION), NAME), "minProperties": 1},
-            "Counter columns, each with the rows that it counts; `{}` counts every row.",
+            "Counters or columns of whole numbers, each with the rows that it counts; `{}` counts every row.",
         ),
     ),
-    meaning="A row for each group, with counters of the group's rows.",
+    meaning="A row for each group, with the number of the group's rows.",
     required=(COUNTERS,),
 )
+_COLUMNS: Final = FilePart(
+    COLUMNS,
+    {**by_name(NAME.schema, NAME), "minProperties": 1},
+    'Columns, each with a column of the truth: `{ last_seen = "seen_at" }`.',
+)
+BOUNDS_FORMS: Final = {
+    MAX: FileForm(
+        what="a max",
+        parts=(_RENAMED, _COMPUTED, _COLUMNS),
+        meaning="A row for each group, with values at least as great as in each of its rows.",
+        required=(COLUMNS,),
+    ),
+    MIN: FileForm(
+        what="a min",
+        parts=(_RENAMED, _COMPUTED, _COLUMNS),
+        meaning="A row for each group, with values at least as small as in each of its rows.",
+        required=(COLUMNS,),
+    ),
+}
 CONTENT_FORM: Final = FileForm(
     what="a content",
     parts=(_RENAMED,),
@@ -157,7 +179,9 @@ TRUTH_FORM: Final = FileForm(
         FilePart(MIRROR, by_name(defined(MIRROR), NAME), "Copies, by table name."),
         FilePart(FILTER, by_name(defined(FILTER), NAME), "Keys of some rows, by table name."),
         FilePart(UNION, by_name(defined(UNION), NAME), "Gathered sets, by table name."),
-        FilePart(COUNT, by_name(defined(COUNT), NAME), "Counters, by table name."),
+        FilePart(COUNT, by_name(defined(COUNT), NAME), "Numbers of rows, by table name."),
+        FilePart(MAX, by_name(defined(MAX), NAME), "Greatest values, by table name."),
+        FilePart(MIN, by_name(defined(MIN), NAME), "Smallest values, by table name."),
         FilePart(CONTENT, by_name(defined(CONTENT), NAME), "Needed rows, by table name."),
     ),
     meaning="A table that is right by definition, and the tables that follow from it.",
@@ -174,6 +198,7 @@ FORMS: Final[Mapping[str, FileForm]] = {
     FILTER: FILTER_FORM,
     UNION: UNION_FORM,
     COUNT: COUNT_FORM,
+    **BOUNDS_FORMS,
     CONTENT: CONTENT_FORM,
 }
 """The forms of the tables of a file, by the words in their headers."""

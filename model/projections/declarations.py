@@ -24,6 +24,8 @@ MIRROR: Final = "mirror"
 FILTER: Final = "filter"
 UNION: Final = "union"
 COUNT: Final = "count"
+MAX: Final = "max"
+MIN: Final = "min"
 CONTENT: Final = "content"
 RENAMED: Final = "renamed"
 COMPUTED: Final = "computed"
@@ -31,6 +33,7 @@ LEFT_OUT: Final = "left_out"
 WHEN: Final = "when"
 COLUMN: Final = "column"
 COUNTERS: Final = "counters"
+COLUMNS: Final = "columns"
 NULL: Final = "null"
 EXAMPLE: Final = f"Write a table like [{TRUTH}.users.{MIRROR}.users_by_email]."
 
@@ -201,10 +204,10 @@ class DeclaredUnion(DeclaredProjection):
 
 @dataclass(frozen=True, slots=True)
 class DeclaredCount(DeclaredProjection):
-    """Counters of the truth rows of a group.
+    """Numbers of the truth rows of a group, in counters or in columns of whole numbers.
 
     Attributes:
-        counters: (counter column, which rows it counts).
+        counters: (column, which rows it counts).
     """
 
     counters: tuple[tuple[str, DeclaredCondition], ...] = field(kw_only=True)
@@ -224,6 +227,45 @@ class DeclaredCount(DeclaredProjection):
 
 
 @dataclass(frozen=True, slots=True)
+class DeclaredBounds(DeclaredProjection):
+    """Columns that are at least as far as each truth row of a group; farther is fine.
+
+    Attributes:
+        columns: (column, the truth's column).
+    """
+
+    columns: tuple[tuple[str, str], ...] = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        DeclaredProjection.__post_init__(self)
+        columns = []
+        for own, source in self.columns:
+            columns.append((cql_name(own, "column name"), cql_name(source, "column name")))
+        if not columns:
+            mend = 'Write { last_seen = "seen_at" }.'
+            raise WrongUse(f"{self.table} has no columns of a {self.kind}", mend=mend)
+        _no_name_twice([own for own, _ in columns], f"the columns of {self.table}")
+        object.__setattr__(self, "columns", tuple(columns))
+
+    def own_lines(self) -> Iterator[str]:
+        yield f"{COLUMNS} = {toml_pairs((own, toml_text(source)) for own, source in self.columns)}"
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredMax(DeclaredBounds):
+    """The greatest value of each group."""
+
+    kind: ClassVar[str] = MAX
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredMin(DeclaredBounds):
+    """The smallest value of each group."""
+
+    kind: ClassVar[str] = MIN
+
+
+@dataclass(frozen=True, slots=True)
 class DeclaredContent(DeclaredProjection):
     """A row that each partition of the truth needs; rows that no truth names are leaks."""
 
@@ -240,6 +282,8 @@ class DeclaredTruth:
     unions: tuple[DeclaredUnion, ...] = ()
     counts: tuple[DeclaredCount, ...] = ()
     contents: tuple[DeclaredContent, ...] = ()
+    maxima: tuple[DeclaredMax, ...] = ()
+    minima: tuple[DeclaredMin, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "table", cql_name(self.table, "table name"))
@@ -254,7 +298,8 @@ class DeclaredTruth:
     @property
     def every(self) -> tuple[DeclaredProjection, ...]:
         """All that follows from it, kind by kind."""
-        return (*self.mirrors, *self.filters, *self.unions, *self.counts, *self.contents)
+        groups = (*self.unions, *self.counts, *self.maxima, *self.minima)
+        return (*self.mirrors, *self.filters, *groups, *self.contents)
 
     @property
     def projections(self) -> tuple[str, ...]:
@@ -273,6 +318,8 @@ class DeclaredTruth:
             tuple(each for each in self.unions if each.table == table),
             tuple(each for each in self.counts if each.table == table),
             tuple(each for each in self.contents if each.table == table),
+            tuple(each for each in self.maxima if each.table == table),
+            tuple(each for each in self.minima if each.table == table),
         )
 
     @property

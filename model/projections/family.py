@@ -2,20 +2,20 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from mailmend.model.operations import Change, Conditional, Level, Put, Read, Remove, Scan, Seen, Write, cells_of
 from mailmend.model.projections.conditions import RowCondition
 from mailmend.model.projections.findings import Finding, MovedVerdict, RepairPolicy
+from mailmend.model.projections.group import Group, Shortfall
 from mailmend.model.projections.projection import Look, Mirror, Projection
+from mailmend.model.projections.valued import Bounds, Numbers
 from mailmend.model.projections.verdicts import (
     CONTENT_VERDICTS,
     DAY_MICROS,
     FILTER_VERDICTS,
-    GROUP_VERDICTS,
     ContentSymptoms,
     FilterSymptoms,
-    GroupSymptoms,
     Reason,
     Verdict,
     Why,
@@ -177,43 +177,6 @@ class Filter(Projection):
 
 
 @dataclass(frozen=True, slots=True)
-class Group(Projection):
-    """A row for each group of truth rows.
-
-    Truth rows demand values of it by name: each element of a union, each counter. A scan adds up the demands of
-    one name in any order (`together`), and then compares them with the group's row (`lacking`).
-    """
-
-    verdicts: ClassVar = GROUP_VERDICTS
-
-    def verdict(self, look: Look) -> Verdict:
-        return self.verdicts[GroupSymptoms(look.projected is not None, self.covered(look))]
-
-    def covered(self, look: Look) -> bool:
-        """Whether the group's row has all that its truths require."""
-        raise NotImplementedError
-
-    def held(self, row: Row) -> tuple[Any, ...]:
-        """The aggregated values in the group's own row."""
-        raise NotImplementedError
-
-    def together(self, one: Any, other: Any) -> Any:
-        """Combine two demands of the same name into one."""
-        raise NotImplementedError
-
-    def lacking(self, demands: Mapping[str, Any], held: tuple[Any, ...]) -> "Shortfall | None":
-        """What a row with these gathered values lacks; None where it has everything."""
-        raise NotImplementedError
-
-
-class Shortfall(NamedTuple):
-    """What a group's row lacks: `Suspect.wanted`, and the truth rows that demand it, where they are known."""
-
-    wanted: Mapping[str, Any]
-    truths: tuple[Any, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Union(Group):
     """A set column gathered over all truth rows of a group; a superset is fine, so it only ever grows."""
 
@@ -236,6 +199,9 @@ class Union(Group):
     def together(self, one: Any, other: Any) -> Any:
         """Keep one of the truth rows that demand the element: the smallest, so that the order does not matter."""
         return min(one, other)
+
+    def demand_of(self, element: Any, truth: Any) -> tuple[Any, Any]:
+        return element, truth
 
     def lacking(self, demands: Mapping[str, Any], held: tuple[Any, ...]) -> Shortfall | None:
         missing = frozenset(demands.keys() - set(held))
@@ -478,6 +444,7 @@ class Family:
     Attributes:
         mirror: decides about each row; the filters' suspects find their truth through it.
         content: the table of contents that truth rows refer to; None for a family without contents.
+        numbers, bounds: groups whose values are compared as cells.
     """
 
     mirror: Mirror
@@ -485,6 +452,8 @@ class Family:
     unions: tuple[Union, ...] = ()
     counts: tuple[Counts, ...] = ()
     content: Content | None = None
+    numbers: tuple[Numbers, ...] = ()
+    bounds: tuple[Bounds, ...] = ()
 
     @property
     def truth(self) -> Table:
@@ -493,7 +462,8 @@ class Family:
     @property
     def projections(self) -> tuple[Projection, ...]:
         """Every projection, the mirror first."""
-        every = [self.mirror, *self.filters, *self.unions, *self.counts]
+        every: list[Projection] = [self.mirror, *self.filters, *self.unions, *self.counts]
+        every += [*self.numbers, *self.bounds]
         if self.content:
             every.append(self.content)
         return tuple(every)
@@ -515,7 +485,8 @@ class Family:
     def conditions(self) -> tuple[RowCondition, ...]:
         """Every condition that some projection puts on a truth row, without duplicates."""
         asked = [projection.when for projection in self.filters]
-        for counts in self.counts:
+        counted: tuple[Counts | Numbers, ...] = (*self.counts, *self.numbers)
+        for counts in counted:
             asked += [when for _, when in counts.counters if when is not None]
         return tuple(dict.fromkeys(asked))
 

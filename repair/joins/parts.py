@@ -12,8 +12,9 @@ from enum import IntEnum
 from functools import cache, partial
 from typing import Any, NamedTuple
 
-from mailmend.model.projections.family import Content, Filter, Group
+from mailmend.model.projections.family import Content, Filter
 from mailmend.model.projections.findings import Suspect
+from mailmend.model.projections.group import Group
 from mailmend.model.projections.projection import Mirror, Projection
 from mailmend.model.projections.verdicts import ContentSymptoms, GroupSymptoms, Verdict, verdict_on
 from mailmend.repair.joins.records import (
@@ -233,8 +234,10 @@ class GroupSums:
         for number, elements in enumerate(truth.elements):
             key = truth.groups[number]
             if key:
+                group = self._groups[number]
                 for element in elements:
-                    self._add((number, key), element, truth.truth)
+                    name, demand = group.demand_of(element, truth.truth)
+                    self._add((number, key), name, demand)
 
     def add(self, record: Record) -> None:
         key, _, name, demand = record

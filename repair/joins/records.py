@@ -28,6 +28,7 @@ from mailmend.model.projections.family import Counts, Family, Filter, Union
 from mailmend.model.projections.findings import Suspect
 from mailmend.model.projections.places import may_be_undemanded, places_of
 from mailmend.model.projections.projection import Mirror, Projection
+from mailmend.model.projections.valued import Bounds, Numbers
 from mailmend.model.table import Key, Row, Table
 from mailmend.repair.joins.fingerprints import cells_at, fingerprinting
 from mailmend.repair.ledger.before_images import key_from, key_text, suspect_from, suspect_text
@@ -72,7 +73,7 @@ class TruthRecord(NamedTuple):
     fingerprint: bytes
     bits: int
     groups: tuple[Packed, ...]
-    elements: tuple[tuple[str, ...], ...]
+    elements: tuple[tuple[Any, ...], ...]
     elsewhere: tuple[Packed, ...] = ()
 
 
@@ -125,7 +126,12 @@ class Forms:
     def __init__(self, family: Family, *, accept_torn: bool) -> None:
         mirror = family.mirror
         self.family = family
-        self.groups: tuple[Union | Counts, ...] = (*family.unions, *family.counts)
+        self.groups: tuple[Union | Bounds | Counts | Numbers, ...] = (
+            *family.unions,
+            *family.bounds,
+            *family.counts,
+            *family.numbers,
+        )
         self._conditions = family.conditions
         self._accept_torn = accept_torn
         self._place_of = packing(mirror.key_sources)
@@ -146,6 +152,7 @@ class Forms:
         self._pick_groups = picks[len(placed) :]
         self._pick_place, *self._pick_elsewhere = picks[: len(placed)]
         self._unions = [union.column for union in family.unions]
+        self._bounds = family.bounds
         self._truth_mark = fingerprinting(mirror.compared, mirror.truth_names)
         self._mirror_mark = fingerprinting(mirror.compared, {})
         self._mirror_key = packing_key(mirror.table)
@@ -159,9 +166,16 @@ class Forms:
             self._truth_mark(row),
             self._bits(row),
             tuple([pick(packed) for pick in self._pick_groups]),
-            tuple([tuple(row[column] or ()) for column in self._unions]),
+            self._elements(row),
             tuple([pick(packed) for pick in self._pick_elsewhere]),
         )
+
+    def _elements(self, row: Row) -> tuple[tuple[Any, ...], ...]:
+        """What a truth row demands of unions and bounds."""
+        gathered: list[tuple[Any, ...]] = [tuple(row[column] or ()) for column in self._unions]
+        if self._bounds:
+            gathered += [tuple(bounds.demands_of(row)) for bounds in self._bounds]
+        return tuple(gathered)
 
     def compared(self, truth: Row) -> tuple[Packed, bytes]:
         """The key of a truth row's place, and the fingerprint that its mirror row should have."""

@@ -38,6 +38,7 @@ from mailmend.model.ports import Clock, Tables
 from mailmend.model.projections.family import Family, Union
 from mailmend.model.projections.findings import Finding, RepairPolicy, Suspect, failed
 from mailmend.model.projections.projection import Look, Projection
+from mailmend.model.projections.valued import Valued
 from mailmend.model.projections.verdicts import Verdict, older_than_a_day
 from mailmend.model.table import Key, Row, rows_agree
 from mailmend.repair.decisions.recheck import judge, rule
@@ -51,6 +52,9 @@ _R = TypeVar("_R")
 
 MEMBERS_MAX = 100
 """The number of truth rows that a look at a union reads in order to find the last one to expire."""
+
+MEMBERS_AT_ONCE = 500
+"""The number of rows of a group that are read at once, of a group with values."""
 
 
 class SecondLook:
@@ -82,7 +86,7 @@ class SecondLook:
             (_truth_reads, self._with_truth),
         ):
             looks = self._wave(looks, reads, advance)
-        return looks
+        return [self._summed(look) for look in looks]
 
     def confirmed(self, looks: Sequence[Look | MailmendError]) -> list[Look | MailmendError]:
         """The looks with the truth read once more, at SERIAL, which completes unfinished conditional writes.
@@ -92,6 +96,32 @@ class SecondLook:
         if not self._policy.serial:
             return list(looks)
         return self._wave(looks, _serial_truth_reads, self._with_truth)
+
+    def _summed(self, look: Look | MailmendError) -> Look | MailmendError:
+        """A look at the values of a group, with what its truth rows demand."""
+        if not isinstance(look, Look) or not isinstance(look.projection, Valued):
+            return look
+        valued = look.projection
+        try:
+            return valued.summed(look, self._rows_of_group(look, valued))
+        except MailmendError as error:
+            return error
+
+    def _rows_of_group(self, look: Look, valued: Valued) -> Iterator[Seen]:
+        """The truth rows of a group, each once; others may be among them."""
+        members = valued.members(look.mirror, look.key)
+        rows = self._mail.scan(members.scan)
+        known: set[Key] = set()
+        while some := list(islice(rows, MEMBERS_AT_ONCE)):
+            keys = dict.fromkeys(map(members.key_of, some))
+            new = [key for key in keys if key not in known and None not in key]
+            known.update(new)
+            reads = [Read(valued.truth, key, times=True, joinable=True) for key in new]
+            asked_at = self._clock.micros()
+            for answer in self._mail.read_all(reads):
+                if isinstance(answer, MailmendError):
+                    raise answer
+                yield from (seen.asked_at(asked_at) for seen in answer)
 
     def with_companions(self, look: Look) -> Look | MailmendError:
         """The look with the filter rows at the same place."""

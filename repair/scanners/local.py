@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 
 from mailmend.model.operations import Scan
 from mailmend.model.ports import Clock, Progress, Tables
-from mailmend.model.projections.family import Content, Family, Group
+from mailmend.model.projections.family import Content, Family
 from mailmend.model.projections.findings import Suspect
+from mailmend.model.projections.group import Group
 from mailmend.model.projections.projection import Projection
 from mailmend.model.table import Row, Table
 from mailmend.repair.joins.parts import (

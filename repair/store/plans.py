@@ -26,6 +26,7 @@ from mailmend.model.operations import Change, ChangeIf, Count, Put, PutIfAbsent,
 from mailmend.model.projections.family import Family, Filter
 from mailmend.model.projections.findings import Suspect
 from mailmend.model.projections.projection import Mirror, Projection
+from mailmend.model.projections.valued import Valued
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.model.table import Key, Row, Table
 from mailmend.repair.store.message import FlagsChange, MessageKey, NewMail, SystemFlag, flags_of
@@ -250,6 +251,10 @@ def suspects_of(family: Family, row: Row) -> tuple[Suspect, ...]:
         elements = frozenset(row.get(union.column) or ())
         if elements and union.is_demanded_by(row):
             suspects.append(Suspect(union.name, union.key_of(row), Verdict.AMEND, keys, {union.column: elements}))
+    valued: tuple[Valued, ...] = (*family.numbers, *family.bounds)
+    for group in valued:
+        if group.is_demanded_by(row):
+            suspects.append(Suspect(group.name, group.key_of(row), Verdict.AMEND))
     suspects += [recount.suspect(()) for recount in recounts_for(family, row)]
     return tuple(suspects)
 

@@ -16,6 +16,8 @@ from mailmend.model.projections.declarations import (
     DeclaredContent,
     DeclaredCount,
     DeclaredFilter,
+    DeclaredMax,
+    DeclaredMin,
     DeclaredMirror,
     DeclaredProjection,
     DeclaredTest,
@@ -72,6 +74,8 @@ CONDITIONS = st.lists(
 ).map(lambda alternatives: DeclaredCondition(tuple(alternatives)))
 
 
+KINDS = ("mirror", "filter", "union", "count", "content", "max", "min")
+PAIRS = st.lists(st.tuples(NAMES, NAMES), min_size=1, max_size=3, unique_by=lambda pair: pair[0]).map(tuple)
 KEYS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="."), min_size=1, max_size=3)
 
 
@@ -101,7 +105,7 @@ def projections(draw: st.DrawFn, table: str) -> DeclaredProjection:
     renamed = tuple((own, draw(NAMES)) for own in columns[:count])
     also = draw(st.integers(count, len(columns)))
     computed = tuple((own, draw(transforms())) for own in columns[count:also])
-    match draw(st.sampled_from(["mirror", "filter", "union", "count", "content"])):
+    match draw(st.sampled_from(["mirror", "filter", "union", "count", "max", "min", "content"])):
         case "mirror":
             return DeclaredMirror(table, renamed, tuple(columns[also:]), computed=computed)
         case "filter":
@@ -112,6 +116,9 @@ def projections(draw: st.DrawFn, table: str) -> DeclaredProjection:
             names = draw(st.lists(NAMES, min_size=1, max_size=3, unique=True))
             counters = tuple((name, draw(CONDITIONS)) for name in names)
             return DeclaredCount(table, renamed, computed=computed, counters=counters)
+        case "max" | "min" as word:
+            kind = {"max": DeclaredMax, "min": DeclaredMin}[word]
+            return kind(table, renamed, computed=computed, columns=draw(PAIRS))
         case _:
             return DeclaredContent(table, renamed)
 
@@ -120,7 +127,7 @@ def projections(draw: st.DrawFn, table: str) -> DeclaredProjection:
 def declarations(draw: st.DrawFn) -> Declaration:
     tables = draw(st.lists(NAMES, min_size=2, max_size=6, unique=True))
     truth = tables.pop()
-    by_kind: dict[str, list[Any]] = {kind: [] for kind in ("mirror", "filter", "union", "count", "content")}
+    by_kind: dict[str, list[Any]] = {kind: [] for kind in KINDS}
     for table in tables:
         projection = draw(projections(table))
         by_kind[projection.kind].append(projection)
@@ -208,6 +215,8 @@ COMPUTED = "[truth.users.mirror.x]\ncomputed = "
         ("[truth.a.filter.b]\nwhen = [{ c = { nul = true } }]", 2, 11, "c is compared with neither", "null = true"),
         ("[truth.a.filter.b]\nwhen = []", 2, 1, "a condition without alternatives", "null = true"),
         ("[truth.a.union.b]\ncolumn = 1", 2, 1, "a column name is a text", '"1"'),
+        ("[truth.a.max.b]\ncolumns = {}", 1, 14, "b has no columns of a max", "last_seen"),
+        ("[truth.a.min.b]\ncolumns = { c = 1 }", 2, 13, "a column name is a text", '"1"'),
         ("[truth.a.count.b]\ncounters = {}", 1, 16, "b has no counters", "total = {}"),
         ("[truth.a.count.b]\ncounters = { n = 5 }", 2, 14, "a condition is not a table", "null = true"),
         ("[[truth]]\na = 1", 1, 3, "truth is not a table", "[truth.NAME]"),

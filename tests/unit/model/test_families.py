@@ -8,8 +8,9 @@ import pytest
 from mailmend.model.catalog.mail import MESSAGES, PATHS
 from mailmend.model.operations import Level, Scan, Seen
 from mailmend.model.projections.conditions import Condition
-from mailmend.model.projections.family import Shortfall, projections_of
+from mailmend.model.projections.family import projections_of
 from mailmend.model.projections.findings import Finding, Suspect
+from mailmend.model.projections.group import Shortfall
 from mailmend.model.projections.projection import Look, Projection
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.model.table import Row, Table, columns

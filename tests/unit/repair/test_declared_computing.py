@@ -14,7 +14,7 @@ from mailmend.model.projections.family import Family
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.model.table import Row, Table, UserType, columns
 from mailmend.repair.declared import DoesNotFit, declared_families
-from mailmend.repair.declared_binding import Misfit
+from mailmend.repair.declared_conditions import Misfit
 from tests.support.repairing import LONG_AGO
 from tests.unit.repair.test_declared_pairs import Shop
 

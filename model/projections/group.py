@@ -1,0 +1,51 @@
+"""Groups: projections with a row for several truth rows, which demand values of it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+from mailmend.model.projections.projection import Look, Projection
+from mailmend.model.projections.verdicts import GROUP_VERDICTS, GroupSymptoms, Verdict
+from mailmend.model.table import Row
+
+
+@dataclass(frozen=True, slots=True)
+class Group(Projection):
+    """A row for each group of truth rows.
+
+    Truth rows demand values of it by name: each element of a union, each counter. A scan adds up
+    the demands of one name in any order (`together`), and then compares them with the group's row
+    (`lacking`).
+    """
+
+    verdicts: ClassVar = GROUP_VERDICTS
+
+    def verdict(self, look: Look) -> Verdict:
+        return self.verdicts[GroupSymptoms(look.projected is not None, self.covered(look))]
+
+    def covered(self, look: Look) -> bool:
+        """Whether the group's row has all that its truths require."""
+        raise NotImplementedError
+
+    def held(self, row: Row) -> tuple[Any, ...]:
+        """The aggregated values in the group's own row."""
+        raise NotImplementedError
+
+    def together(self, one: Any, other: Any) -> Any:
+        """Combine two demands of the same name into one."""
+        raise NotImplementedError
+
+    def demand_of(self, element: Any, truth: Any) -> tuple[Any, Any]:
+        """What an element of a truth row demands, by name; `truth` is the row's key."""
+        raise NotImplementedError
+
+    def lacking(self, demands: Mapping[str, Any], held: tuple[Any, ...]) -> "Shortfall | None":
+        """What a row with these gathered values lacks; None where it has everything."""
+        raise NotImplementedError
+
+
+class Shortfall(NamedTuple):
+    """What a group's row lacks: `Suspect.wanted`, and the truth rows that demand it, if known."""
+
+    wanted: Mapping[str, Any]
+    truths: tuple[Any, ...] = ()

@@ -1,0 +1,233 @@
+"""Numbers, maxima and minima by group: bound, found, mended and taken back."""
+
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mailmend.model.keyspace import Schema
+from mailmend.model.operations import Put, Remove
+from mailmend.model.projections.declaration_file import read_declaration
+from mailmend.model.projections.family import Family
+from mailmend.model.projections.valued import Bound, Bounds, Numbers
+from mailmend.model.projections.verdicts import Verdict
+from mailmend.model.table import Key, Row, Table, columns
+from mailmend.repair.declared import DoesNotFit, declared_families
+from tests.support.repairing import LONG_AGO
+from tests.unit.repair.test_declared_pairs import Shop
+
+EVENTS = Table("events", columns("user text", "id uuid", "at timestamp, size int, team text, open boolean"))
+BY_TEAM = Table("events_by_team", columns("team text", "user text, id uuid", "size int"))
+TOTALS = Table("totals", columns("user text", regular="total bigint, open int, note text"))
+TEAMS = Table("teams", columns("team text", regular="total int"))
+LAST = Table("last_seen", columns("user text", regular="seen_at timestamp, biggest int"))
+FIRST = Table("first_seen", columns("user text", regular="seen_at timestamp"))
+SIZES = Table("sizes", columns("size int", regular="total int"))
+LIVE = Schema((), (EVENTS, BY_TEAM, TOTALS, TEAMS, LAST, FIRST, SIZES))
+
+MIRROR = "[truth.events.mirror.events_by_team]\n"
+TOTALS_TEXT = "[truth.events.count.totals]\ncounters = { total = {}, open = { open = true } }\n"
+TEAMS_TEXT = "[truth.events.count.teams]\ncounters = { total = {} }\n"
+LAST_TEXT = '[truth.events.max.last_seen]\ncolumns = { seen_at = "at", biggest = "size" }\n'
+FIRST_TEXT = '[truth.events.min.first_seen]\ncolumns = { seen_at = "at" }\n'
+EVERYTHING = MIRROR + TOTALS_TEXT + TEAMS_TEXT + LAST_TEXT + FIRST_TEXT
+
+
+def families(text: str) -> tuple[Family, ...]:
+    return declared_families("shop", read_declaration(text, "shop.toml"), LIVE)
+
+
+def refused(text: str) -> str:
+    with pytest.raises(DoesNotFit) as caught:
+        families(MIRROR + text)
+    return str(caught.value)
+
+
+def at(hour: int) -> datetime:
+    return datetime(2024, 5, 31, hour, tzinfo=UTC)
+
+
+class Groups:
+    """A keyspace of events and values of their groups, in memory."""
+
+    def __init__(self, text: str = EVERYTHING) -> None:
+        (family,) = families(text)
+        self.shop = Shop(family)
+
+    def event(self, number: int, user: str = "ann", **cells: Any) -> None:
+        """A row of the truth, with its copy."""
+        row = {"user": user, "id": UUID(int=number), "at": at(number), "size": number, "team": "red", "open": True}
+        self.shop.put(EVENTS, row | cells)
+        self.shop.put(BY_TEAM, {name: (row | cells)[name] for name in BY_TEAM.names})
+
+    def verdicts(self) -> dict[Key, Verdict]:
+        return {key: found.verdict for key, found in self.shop.check().items()}
+
+    def cells(self, table: Table, key: str) -> Row | None:
+        seen = self.shop.world.get(table, (key,))
+        if seen is None:
+            return None
+        return seen.row
+
+
+def test_a_number_is_a_counter_or_a_column_by_its_type() -> None:
+    (family,) = families(EVERYTHING)
+    assert family.counts == ()
+    assert [numbers.name for numbers in family.numbers] == ["totals", "teams"]
+    assert isinstance(family.numbers[0], Numbers)
+
+
+def test_a_max_and_a_min_have_their_columns() -> None:
+    (family,) = families(EVERYTHING)
+    last, first = family.bounds
+    assert isinstance(last, Bounds)
+    assert (last.bounds, last.bound) == ((("seen_at", "at"), ("biggest", "size")), Bound.MAX)
+    assert first.bound is Bound.MIN
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[truth.events.count.totals]\ncounters = { note = {} }", "totals.note is not a counter, an int or"),
+        ("[truth.events.count.sizes]\ncounters = { total = {} }", "the rows of a group of sizes are not kept together"),
+        ("[truth.events.count.sizes]\ncounters = { total = {} }", "a mirror whose partition key is (size)"),
+        ('[truth.events.max.last_seen]\ncolumns = { seen_at = "ta" }', "events has no column ta"),
+        ('[truth.events.max.last_seen]\ncolumns = { seen = "at" }', "last_seen has no column seen"),
+        ('[truth.events.max.last_seen]\ncolumns = { seen_at = "size" }', "last_seen.seen_at is of type timestamp, and"),
+        (
+            '[truth.events.max.totals]\ncolumns = { note = "team" }',
+            "totals.note is of type text, which has no form",
+        ),
+        ('[truth.events.max.last_seen]\ncolumns = { user = "user" }', "is in the key, or static"),
+    ],
+)
+def test_what_does_not_fit_is_named(text: str, said: str) -> None:
+    assert said in refused(text)
+
+
+def test_missing_values_are_found_mended_and_taken_back() -> None:
+    # Given
+    groups = Groups()
+    groups.event(1)
+    groups.event(2, open=False)
+    assert set(groups.verdicts().values()) == {Verdict.PROJECT}
+
+    # When
+    run = groups.shop.repair()
+
+    # Then
+    assert groups.verdicts() == {}
+    assert groups.cells(TOTALS, "ann") == {"user": "ann", "total": 2, "open": 1, "note": None}
+    assert groups.cells(TEAMS, "red") == {"team": "red", "total": 2}
+    assert groups.cells(LAST, "ann") == {"user": "ann", "seen_at": at(2), "biggest": 2}
+    assert groups.cells(FIRST, "ann") == {"user": "ann", "seen_at": at(1)}
+    groups.shop.undo(run)
+    assert groups.cells(TOTALS, "ann") is None
+    assert groups.cells(LAST, "ann") is None
+
+
+def test_a_wrong_number_is_amended_and_other_columns_stay() -> None:
+    groups = Groups(MIRROR + TOTALS_TEXT)
+    groups.event(1)
+    groups.shop.put(TOTALS, {"user": "ann", "total": 7, "open": 1, "note": "n"})
+    assert groups.verdicts() == {("ann",): Verdict.AMEND}
+
+    run = groups.shop.repair()
+
+    assert groups.cells(TOTALS, "ann") == {"user": "ann", "total": 1, "open": 1, "note": "n"}
+    groups.shop.undo(run)
+    assert groups.cells(TOTALS, "ann") == {"user": "ann", "total": 7, "open": 1, "note": "n"}
+
+
+def test_a_number_of_a_group_without_rows_is_0() -> None:
+    groups = Groups(MIRROR + TOTALS_TEXT)
+    groups.shop.put(TOTALS, {"user": "ann", "total": 1, "open": None})
+    groups.shop.put(TOTALS, {"user": "bob", "total": 0, "open": None})
+    assert groups.verdicts() == {("ann",): Verdict.AMEND}
+    groups.shop.repair()
+    assert groups.cells(TOTALS, "ann") == {"user": "ann", "total": 0, "open": None, "note": None}
+
+
+def test_a_max_that_is_behind_is_raised_and_one_ahead_stays() -> None:
+    groups = Groups(MIRROR + LAST_TEXT)
+    groups.event(3)
+    groups.shop.put(LAST, {"user": "ann", "seen_at": at(2), "biggest": 99})
+    assert groups.verdicts() == {("ann",): Verdict.AMEND}
+    groups.shop.repair()
+    assert groups.cells(LAST, "ann") == {"user": "ann", "seen_at": at(3), "biggest": 99}
+
+
+def test_a_min_that_is_too_late_is_lowered() -> None:
+    groups = Groups(MIRROR + FIRST_TEXT)
+    groups.event(3)
+    groups.shop.put(FIRST, {"user": "ann", "seen_at": at(4)})
+    groups.shop.repair()
+    assert groups.cells(FIRST, "ann") == {"user": "ann", "seen_at": at(3)}
+
+
+def test_a_max_without_rows_is_right() -> None:
+    groups = Groups(MIRROR + LAST_TEXT)
+    groups.shop.put(LAST, {"user": "ann", "seen_at": at(2), "biggest": None})
+    assert groups.verdicts() == {}
+
+
+def test_a_number_waits_for_the_mirror_by_which_its_rows_are_found() -> None:
+    """The mirror lacks one of the two rows: a count by it would be 1."""
+    groups = Groups(MIRROR + TEAMS_TEXT)
+    groups.event(1)
+    groups.event(2)
+    groups.shop.world.mail.write(Remove(BY_TEAM, ("red", "ann", UUID(int=2)), at=LONG_AGO + 1))
+    groups.shop.put(TEAMS, {"team": "red", "total": 5})
+
+    groups.shop.repair()
+
+    assert groups.cells(TEAMS, "red") in ({"team": "red", "total": 5}, {"team": "red", "total": 2})
+    groups.shop.repair()
+    assert groups.cells(TEAMS, "red") == {"team": "red", "total": 2}
+
+
+def test_a_group_that_changed_since_the_scan_began_is_left() -> None:
+    groups = Groups(MIRROR + TOTALS_TEXT)
+    groups.event(1)
+    world = groups.shop.world
+    late = {"user": "ann", "id": UUID(int=2), "at": at(2), "size": 2, "team": "red", "open": True}
+    world.mail.write(Put(EVENTS, late, at=world.clock.micros() + 10**9))
+    groups.shop.repair()
+    assert groups.cells(TOTALS, "ann") is None
+
+
+ROWS = st.lists(st.tuples(st.sampled_from(["ann", "bob"]), st.integers(0, 23), st.booleans()), max_size=8)
+STORED = st.none() | st.integers(0, 23)
+
+
+@settings(max_examples=40, deadline=None)
+@given(ROWS, STORED, STORED)
+def test_after_a_repair_each_value_is_what_its_rows_demand(
+    rows: list[tuple[str, int, bool]],
+    total: int | None,
+    biggest: int | None,
+) -> None:
+    # Given
+    groups = Groups(MIRROR + TOTALS_TEXT + LAST_TEXT)
+    groups.shop.put(TOTALS, {"user": "ann", "total": total, "open": None})
+    groups.shop.put(LAST, {"user": "ann", "seen_at": None, "biggest": biggest})
+    for number, (user, size, is_open) in enumerate(rows):
+        groups.event(number, user, size=size, open=is_open)
+
+    # When
+    groups.shop.repair()
+
+    # Then
+    assert groups.verdicts() == {}
+    for user in ("ann", "bob"):
+        own = [(size, is_open) for name, size, is_open in rows if name == user]
+        counted = groups.cells(TOTALS, user) or {}
+        assert (counted.get("total") or 0) == len(own)
+        assert (counted.get("open") or 0) == sum(is_open for _, is_open in own)
+        known = [size for size, _ in own]
+        if user == "ann" and biggest is not None:
+            known.append(biggest)
+        assert (groups.cells(LAST, user) or {}).get("biggest") == max(known, default=None)
