@@ -1,6 +1,6 @@
 """`mailmend repair`: drift of messages and journalled lags, mended after a second look."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import timedelta
 from functools import partial
@@ -54,8 +54,7 @@ from mailmend.model.projections.verdicts import MENDABLE, Verdict
 from mailmend.repair.clock import Timing, take_as_of
 from mailmend.repair.decisions.engines import Engine
 from mailmend.repair.mending import runner
-from mailmend.repair.mending.engine import RepairResult, RepairSettings
-from mailmend.repair.mending.generators import Generators
+from mailmend.repair.mending.engine import RepairSettings
 from mailmend.repair.mending.limits import Pace
 from mailmend.repair.mending.runner import GoOn
 from mailmend.repair.scanners.lookup import Target, TargetMailboxes, TargetMessages, mailboxes_of, refuse_unknown
@@ -147,8 +146,6 @@ def repair(request: RepairRequest, caller: Caller) -> CommandResult:
                     examples.plan = writer.add
                 summary = runner.repair(settings, tools, examples.take)
             ended(summary, area)
-        if summary.run and summary.generators:
-            _raise_generators(summary, opened, settings.families)
         whose = affected(examples, opened)
     of_target = None
     if target:
@@ -201,14 +198,6 @@ def _head_of(
         policy=policy,
         declared=plan_keeps(request, tables),
     )
-
-
-def _raise_generators(summary: RepairResult, opened: OpenCluster, families: Sequence[Family]) -> None:
-    """Raise the generators that are behind the messages: they only ever grow, so this needs no undo."""
-    (family,) = (family for family in families if family.counts)
-    generators = Generators(opened.mail, family, opened.clock, opened.mail.name)
-    summary.generators = [generators.raised(generator) for generator in summary.generators]
-    summary.exit = int(summary.exit_code)
 
 
 _OF_LAGS: Final = (

@@ -259,7 +259,10 @@ def _behind(summary: RepairResult) -> Iterator[Part]:
         if found.raised:
             state = "raised"
         rows.append((found.table, str(found.mailbox), f"{found.last:,}", f"{found.in_use:,}", state))
-    yield Grid("Generators behind the messages", ("generator", "mailbox", "last number", "in use", "state"), rows)
+    title = "Generators behind the messages"
+    if summary.kind is RunKind.UNDO:
+        title = "Generators that stay raised: numbers are never given twice"
+    yield Grid(title, ("generator", "mailbox", "last number", "in use", "state"), rows)
     statements = [found.statement for found in summary.generators if not found.raised]
     if statements:
         yield "They are raised by a repair, or by these statements in cqlsh:"

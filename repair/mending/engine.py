@@ -104,7 +104,8 @@ class RepairResult:
         missing_tables: tables that should be compared and do not exist.
         unseen: a sentence on what a targeted look cannot see.
         gaps: uids of a targeted mailbox behind which it cannot see.
-        generators: of uids and modseqs, behind the messages; the first of them.
+        generators: of uids and modseqs, behind the messages; the first of them. Of an undo: what
+            its run raised, and what stays so.
         engine: what scanned the keyspace; None where nothing was scanned.
         pace: the rates of the run, and why; None where nothing could change them.
         staging: the area of a staged scan, at its end.
@@ -195,7 +196,7 @@ class RepairResult:
 
     @property
     def kept(self) -> dict[str, Any]:
-        return {
+        sums = {
             "scanned": self.scanned,
             "findings": {name: named_counts(counts) for name, counts in self.findings.items()},
             "suspects": self.suspects,
@@ -213,6 +214,9 @@ class RepairResult:
             "pace": self.pace,
             "exit": int(self.exit),
         }
+        if self.generators:
+            sums["generators"] = [generator.kept for generator in self.generators]
+        return sums
 
 
 def named_counts(counts: Mapping[Verdict, int]) -> dict[str, int]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from typing import Any
 from uuid import UUID
 
 from mailmend.model.catalog.mail import MAILBOX, MAILBOX_PATH, MESSAGE_COUNTER, MODSEQ
@@ -50,6 +51,28 @@ class BehindGenerator:
     in_use: int
     statement: str
     raised: bool = False
+
+    @property
+    def kept(self) -> dict[str, Any]:
+        """What a run keeps of it in the ledger: the number before it was raised, too."""
+        return {
+            "table": self.table,
+            "mailbox": str(self.mailbox),
+            "last": self.last,
+            "in_use": self.in_use,
+            "raised": self.raised,
+        }
+
+
+def raised_by(summary: Mapping[str, Any]) -> list[BehindGenerator]:
+    """The generators that a run raised, by the sums that the ledger keeps of it."""
+    found = []
+    for kept in summary.get("generators", ()):
+        if kept["raised"]:
+            mailbox = MailboxId(UUID(kept["mailbox"]))
+            numbers = (kept["last"], kept["in_use"])
+            found.append(BehindGenerator(kept["table"], mailbox, *numbers, "", raised=True))
+    return found
 
 
 @dataclass(frozen=True, slots=True)

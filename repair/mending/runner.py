@@ -50,6 +50,7 @@ from mailmend.repair.mending.engine import (
     named_counts,
     names_of_counters,
 )
+from mailmend.repair.mending.generators import Generators
 from mailmend.repair.mending.limits import Pace
 from mailmend.repair.mending.throttle import Throttle, pace_of
 
@@ -71,7 +72,8 @@ class RepairTools:
     Attributes:
         counters: looks at suspect counters again and mends them; None leaves them alone.
         ledger, leases: needed to write; a check and a dry run have none.
-        mail: read for the sums of an interrupted run; None: only what was reported until then counts.
+        mail: read for the sums of an interrupted run, and where generators are raised; None:
+            neither is done.
         go_on: asks a person when more is due than `max_fixes` allows; None without a terminal.
         throttle: changes the pace of the run while it is at work.
         meanwhile: called during the delay before the second look; the time that it takes counts as part of the delay.
@@ -282,11 +284,29 @@ class _Stages:
             allowed = tools.throttle.max_fixes(allowed)
         limited = replace(self.settings, max_fixes=allowed)
         stop_at_limit(detection, limited, self.policy, tools.clock.micros(), tools.go_on, tools.progress)
+        self._raise_generators()
         self._wait(detection)
         with self._timed("recheck"):
             self._take(detection.revisit(self.policy, self.tools.progress))
         with self._timed("counters"):
             self._take(self._recounted(detection))
+
+    def _raise_generators(self) -> None:
+        """Raise the generators that are behind, first: until then they give numbers that are in use.
+
+        They only ever grow, so an undo leaves them.
+        """
+        mail = self.tools.mail
+        if mail is None or self.policy.run is None:
+            return
+        raised = []
+        for found in self.result.generators:
+            raised.append(self._generators_in(mail).raised(found))
+        self.result.generators = raised
+
+    def _generators_in(self, mail: Tables) -> Generators:
+        counted = [family for family in self.settings.families if family.counts]
+        return Generators(mail, counted[0], self.tools.clock, self.settings.keyspace)
 
     def _wait(self, detection: Detection) -> None:
         """Wait for lags to settle; no wait where nothing can settle (content that is only reported)."""

@@ -31,6 +31,7 @@ from mailmend.repair.ledger.runs import Ledger, Run, RunKind
 from mailmend.repair.mending.counters import CounterMender
 from mailmend.repair.mending.engine import RepairResult, Sink
 from mailmend.repair.mending.fixer import BATCH_SUSPECTS, Mending, SecondLook
+from mailmend.repair.mending.generators import raised_by
 from mailmend.repair.mending.limits import Breaker, batches_at_once, side_by_side
 from mailmend.repair.mending.runner import lease_of_repair, recorded
 
@@ -182,6 +183,8 @@ class _Undoing:
         if self.tools.counters is not None and self.counted:
             counters = self.tools.counters
             self._take(counters.undo(self.counted, self.policy, self.held, self.tools.progress))
+        if self.undone.undoes is None:
+            self.result.generators = raised_by(self.undone.summary)
         self.result.seconds["undo"] = self.tools.clock.monotonic() - started
         self.result.exit = self.result.exit_code
         if self.result.moved and not self.result.exit:

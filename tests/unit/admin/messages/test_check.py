@@ -97,6 +97,28 @@ class TestCheck:
         (seen,) = mail.tables.read(Read(MESSAGE_COUNTER, (mail.mailbox,)))
         assert seen.row["nextuid"] == 4
 
+    def test_a_run_keeps_the_generators_that_it_raised_and_its_undo_says_that_they_stay(
+        self, mailmend: CommandLine, mail: MailKeyspace
+    ) -> None:
+        """A lowered generator would give a number twice: the one fix that is not taken back."""
+        mail.tables.write(Put(MESSAGE_COUNTER, {"mailboxid": mail.mailbox, "nextuid": 2}))
+        mail.lose_projection(mail.truths[0])
+        run = mailmend("repair", "messages", *QUICK, "--json").json["run"]
+
+        kept = mailmend("runs", "show", run, "--json")
+        shown = mailmend("undo", run, "--dry-run")
+        undone = mailmend("undo", run, "--json")
+        redone = mailmend("undo", undone.json["run"], "--json")
+
+        generator, of_modseqs = kept.json["summary"]["generators"]
+        wanted = {"table": "messageCounter", "mailbox": str(mail.mailbox), "last": 2, "in_use": 4, "raised": True}
+        assert (generator, of_modseqs["table"]) == (wanted, "modseq")
+        assert "Generators that stay raised" in shown.out
+        assert (undone.code, [found["raised"] for found in undone.json["generators"]]) == (0, [True, True])
+        assert (redone.code, redone.json["generators"]) == (0, [])
+        (seen,) = mail.tables.read(Read(MESSAGE_COUNTER, (mail.mailbox,)))
+        assert seen.row["nextuid"] == 4
+
     @pytest.mark.usefixtures("mail")
     def test_denormalised_tables_that_it_did_not_look_at_are_named_with_the_reason(
         self, mailmend: CommandLine, cluster: ClusterTwin, tmp_path: Path
