@@ -111,6 +111,28 @@ def test_a_before_image_holds_columns_that_nobody_declared_and_undo_brings_them_
     assert [mirrored(world, row) for row in (wrong, stale)] == before
 
 
+def test_a_torn_truth_is_filled_by_a_conditional_write_and_emptied_by_its_undo(world: World) -> None:
+    """The stamp of the filled cells is a ballot; the mirror row is as of T."""
+    whole = truth_row(21, flagseen=True)
+    torn = world.message({**whole, "headercontent": None, "internaldate": None})
+    world.put(MESSAGE_V3, content_row(torn["messageid"]) | {"internaldate": whole["internaldate"]})
+    key = IMAP_UID.key_of(torn)
+
+    (filled,) = world.revisit([mirror_suspect(torn, Verdict.TORN)], fill_torn=True)
+    after = (world.get(IMAP_UID, key), mirrored(world, torn))
+    outcomes = undone(world)
+
+    assert (filled.verdict, filled.result, filled.error) == (Verdict.TORN, Verdict.FIXED, None)
+    assert after[0] is not None
+    assert all(after[0].row[name] == whole[name] for name in whole)
+    assert after[1] is not None
+    assert MESSAGES.mirror.agree(whole, after[1])
+    assert {one.result for one in outcomes} == {Verdict.FIXED}
+    back = world.get(IMAP_UID, key)
+    assert back is not None
+    assert (back.row["headercontent"], back.row["internaldate"], back.row["flagseen"]) == (None, None, True)
+
+
 def test_an_orphan_is_quarantined_unless_it_is_young_and_returns(world: World) -> None:
     old = world.message(truth_row(11, userflags=frozenset({"x"})), content=False)
     young = truth_row(12, born=world.clock.micros() - (DAY_SECONDS - 60) * MICROS)

@@ -1,11 +1,12 @@
 """`mailmend load` and `repair lags`: real files in, the sums out, and nothing twice."""
 
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
-from mailmend.model.catalog.mail import MESSAGE_V3
-from mailmend.model.operations import Scan
+from mailmend.model.catalog.mail import MESSAGE_COUNTER, MESSAGE_ID, MESSAGE_V3
+from mailmend.model.operations import Change, Scan
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.repair.clock import SystemClock
 from mailmend.repair.ledger.lags import LagJournal
@@ -43,6 +44,46 @@ def test_an_mbox_is_loaded_once(mailmend: CommandLine, tmp_path: Path) -> None:
     second = mailmend("load", str(mbox), *TO_INBOX)
     assert (second.code, "already" in second.err) == (2, True)
     assert mailmend("load", str(mbox), *TO_INBOX, "--again", "--json").json["stored"] == 3
+
+
+def test_a_generator_that_was_set_back_costs_no_mail(
+    mailmend: CommandLine, keyspace: MailKeyspace, tmp_path: Path
+) -> None:
+    """As after `messageCounter` was restored: found, raised, and never given out again by a load."""
+    first = tmp_path / "first.mbox"
+    second = tmp_path / "second.mbox"
+    first.write_text(LETTER * 3)
+    second.write_text(LETTER.replace("hello", "later"))
+    mailmend("load", str(first), *TO_INBOX)
+    before = mirrored(keyspace)
+    mailbox = next(iter(before))[0]
+
+    set_back(keyspace, mailbox)
+    checked = mailmend("check", "messages", *QUICK, "--json")
+    loaded = mailmend("load", str(second), *TO_INBOX, "--json")
+    after = mirrored(keyspace)
+    set_back(keyspace, mailbox)
+    mended = mailmend("repair", "messages", *QUICK, "--json")
+    clean = mailmend("check", "messages", *QUICK)
+
+    behind = {found["table"]: (found["last"], found["in_use"]) for found in checked.json["generators"]}
+    assert (checked.code, behind["messageCounter"]) == (1, (1, max(uid for _, uid in before)))
+    assert (loaded.code, loaded.json["stored"]) == (0, 1), loaded.err
+    assert {place: after[place] for place in before} == before, "no row was written over"
+    assert len(after) == len(before) + 1
+    assert [found["raised"] for found in mended.json["generators"]] == [True], mended.err
+    assert clean.code == 0
+    assert "denormalised tables were not looked at" in clean.out
+
+
+def mirrored(keyspace: MailKeyspace) -> dict[tuple[UUID, int], UUID]:
+    """The messages at the places of all mailboxes."""
+    scan = Scan(MESSAGE_ID, ("mailboxid", "uid", "messageid"))
+    return {(row["mailboxid"], row["uid"]): row["messageid"] for row in keyspace.tables.scan(scan)}
+
+
+def set_back(keyspace: MailKeyspace, mailbox: UUID) -> None:
+    keyspace.tables.write(Change(MESSAGE_COUNTER, (mailbox,), {"nextuid": 1}))
 
 
 @pytest.mark.object_store
