@@ -398,6 +398,10 @@ class UnknownMessage(WrongUse):
     """The truth holds no such message at that place (any more)."""
 
 
+class UnknownRow(WrongUse):
+    """A table has no row under that key (any more)."""
+
+
 class BadMigration(WrongUse):
     """A migration, or a folder of them, that cannot be run: the message names the file."""
 

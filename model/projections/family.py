@@ -117,14 +117,23 @@ class Filter(Projection):
         )
         return self.verdicts[symptoms]
 
-    def write_for(self, before: Row | None, after: Row | None, stamp: int) -> Write | None:
-        was = before is not None and self.demands(before)
-        wanted = after is not None and self.demands(after)
-        if wanted and not was and after is not None:
-            return Put(self.table, self.table.key_row(self.key_of(after)), at=stamp)
-        if was and not wanted and before is not None:
-            return Remove(self.table, self.key_of(before), at=stamp)
-        return None
+    def writes_for(self, before: Row | None, after: Row | None, stamp: int) -> tuple[Write, ...]:
+        old_key = self.key_demanded_by(before)
+        new_key = self.key_demanded_by(after)
+        if old_key == new_key:
+            return ()
+        writes: list[Write] = []
+        if old_key is not None:
+            writes.append(Remove(self.table, old_key, at=stamp))
+        if new_key is not None:
+            writes.append(Put(self.table, self.table.key_row(new_key), at=stamp))
+        return tuple(writes)
+
+    def key_demanded_by(self, truth: Row | None) -> Key | None:
+        """The key of the row that follows from a truth row; None where the condition does not hold."""
+        if truth is None or not self.demands(truth):
+            return None
+        return self.key_of(truth)
 
     def demands(self, truth: Row) -> bool:
         """Whether the truth row satisfies the condition, and its key can be a row's."""
@@ -305,14 +314,17 @@ class Union(Group):
     def owed(self, elements: Mapping[str, Any]) -> Mapping[str, Any]:
         return elements
 
-    def write_for(self, before: Row | None, after: Row | None, stamp: int) -> Write | None:
-        if after is None or not self.is_demanded_by(after):
-            return None
-        old = before or {}
-        new = frozenset(after.get(self.column) or ()) - frozenset(old.get(self.column) or ())
+    def writes_for(self, before: Row | None, after: Row | None, stamp: int) -> tuple[Write, ...]:
+        """A row that leaves a group leaves its elements there: more elements do no harm."""
+        key = self.key_demanded_by(after)
+        if key is None or after is None:
+            return ()
+        new = frozenset(after.get(self.column) or ())
+        if before is not None and self.key_demanded_by(before) == key:
+            new -= frozenset(before.get(self.column) or ())
         if not new:
-            return None
-        return Change(self.table, self.key_of(after), add={self.column: new}, at=stamp)
+            return ()
+        return (Change(self.table, key, add={self.column: new}, at=stamp),)
 
     def fix(self, finding: Finding, look: Look, policy: RepairPolicy, at: int) -> Finding | None:  # noqa: ARG002 - a mirror asks for it
         missing = self.gathered(look.truths) - self.elements(look.projected)

@@ -134,15 +134,21 @@ class Projection:
         """The value of `Suspect.wanted` for a failed write of these elements."""
         return {}
 
-    def write_for(self, before: Row | None, after: Row | None, stamp: int) -> Write | None:  # noqa: ARG002
-        """The write that a change of one truth row demands; None for no write, or only a count without a stamp.
+    def writes_for(self, before: Row | None, after: Row | None, stamp: int) -> tuple[Write, ...]:  # noqa: ARG002
+        """The writes that a change of one truth row demands, apart from counts, which have no stamp.
 
         Args:
             before: the truth row before the change, or None for an insert.
             after: the truth row after it, or None for a delete.
             stamp: microseconds; the time of the truth's change.
         """
-        return None
+        return ()
+
+    def key_demanded_by(self, truth: Row | None) -> Key | None:
+        """The key of the row that follows from the truth row; None where no row does."""
+        if truth is None or not self.is_demanded_by(truth):
+            return None
+        return self.key_of(truth)
 
     def asks_for(self, verdict: Verdict, policy: RepairPolicy) -> bool:
         """Whether the policy lets findings of this verdict be mended."""
@@ -335,21 +341,29 @@ class Mirror(Projection):
             return False
         return scanned is Verdict.CLASH or not look.truths or self.verdict(look) is not Verdict.AGREE
 
-    def write_for(self, before: Row | None, after: Row | None, stamp: int) -> Write | None:
-        if after is None or not self.is_demanded_by(after):
-            if before is None or not self.is_demanded_by(before):
-                return None
-            return Remove(self.table, self.key_of(before), at=stamp)
-        row = self.row_of(after)
-        old: Row = {}
-        if before is not None:
-            old = self.row_of(before)
+    def writes_for(self, before: Row | None, after: Row | None, stamp: int) -> tuple[Write, ...]:
+        """A row that moves to another key is removed under the old one, and written whole under the new one."""
+        old_key = self.key_demanded_by(before)
+        new_key = self.key_demanded_by(after)
+        writes: list[Write] = []
+        if old_key is not None and old_key != new_key:
+            writes.append(Remove(self.table, old_key, at=stamp))
+        if new_key is not None and after is not None:
+            old: Row = {}
+            if before is not None and old_key == new_key:
+                old = self.row_of(before)
+            writes.append(self._written(old, self.row_of(after), new_key, stamp))
+        return tuple(writes)
+
+    def _written(self, old: Row, row: Row, key: Key, stamp: int) -> Write:
+        """The write of a whole row. A cell that was there before and is null now is deleted."""
+        emptied = [name for name in self.table.plain if old.get(name) is not None and row.get(name) is None]
         add, take = set_changes(self.table, old, row)
         if not add and not take:
-            return Put(self.table, {name: row[name] for name in self.table.plain if name in row}, at=stamp)
-        key = self.key_of(after)
+            cells = {name: row[name] for name in self.table.plain if name in row}
+            return Put(self.table, cells, at=stamp, clear=bool(emptied))
         assign = {name: row[name] for name in self.table.plain[len(key) :] if row.get(name) is not None}
-        return Change(self.table, key, assign, add, take, at=stamp)
+        return Change(self.table, key, {**assign, **dict.fromkeys(emptied)}, add, take, at=stamp)
 
     def asks_for(self, verdict: Verdict, policy: RepairPolicy) -> bool:
         if self.report_only or (verdict is Verdict.WITHDRAW and policy.dangling == "report"):

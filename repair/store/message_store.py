@@ -145,7 +145,7 @@ class MessageStore:
         rounds = settings.rounds_max
         self._uids = Numbers(tables, MESSAGE_COUNTER, self._retries, rounds, self._in_use.highest_uid)
         self._modseqs = Numbers(tables, MODSEQ, self._retries, rounds, self._highest_modseq)
-        self._projector = Projector(tables, family, lags, self._retries, clock, settings.send_micros)
+        self._projector = Projector(tables, (family,), lags, self._retries, clock, settings.send_micros)
         self._pool = ThreadPoolExecutor(settings.threads, thread_name_prefix="mailmend-store")
 
     def __enter__(self) -> Self:
@@ -372,7 +372,7 @@ class MessageStore:
         return [_stored(made.row, propagation) for made, propagation in zip(batch, propagations, strict=True)]
 
     def _seen(self, place: MessageKey) -> Seen:
-        seen = self._truth.read(place)
+        seen = self._truth.read(place.key)
         if seen is None:
             raise UnknownMessage(
                 f"message {place.message_id} is not in mailbox {place.mailbox_id} under uid {place.uid}"

@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from mailmend.model.errors import MailmendError
 from mailmend.model.ids import MessageId, ModSeq, Uid
@@ -28,8 +28,11 @@ from mailmend.model.projections.findings import Suspect
 from mailmend.model.projections.projection import Mirror, Projection
 from mailmend.model.projections.valued import Valued
 from mailmend.model.projections.verdicts import Verdict
-from mailmend.model.table import Key, Row, Table
+from mailmend.model.table import Key, Row, Table, names_of
 from mailmend.repair.store.message import FlagsChange, MessageKey, NewMail, SystemFlag, flags_of
+
+MODSEQ_COLUMN: Final = "modseq"
+"""The column of mail that changes with every change of a row of truth."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,15 +129,15 @@ def change_between(truth: Table, before: Row, after: Row) -> Change:
     return Change(truth, truth.key_of(before), cells, add, take)
 
 
-def guarded_change(truth: Table, before: Row, after: Row) -> ChangeIf:
+def guarded_change(truth: Table, before: Row, after: Row, version: str | None) -> ChangeIf:
     """The same write, on condition that the row is still as it was seen.
 
     Raises:
         MailmendError: the row has no cell to compare.
     """
     plain = change_between(truth, before, after)
-    guard = guard_of(truth, before)
-    if all(cell is None for cell in guard.values()):
+    guard = guard_of(truth, before, version)
+    if version is not None and all(cell is None for cell in guard.values()):
         raise MailmendError(
             f"the row of {truth.spelling} at {plain.key} is torn: it has no cell by which it could be recognised",
             mend="Delete it: nothing but its key is left. `mailmend check messages` lists such rows as TORN.",
@@ -142,23 +145,35 @@ def guarded_change(truth: Table, before: Row, after: Row) -> ChangeIf:
     return ChangeIf(truth, plain.key, guard, plain.assign, plain.add, plain.take)
 
 
-def guarded_removal(truth: Table, seen: Row) -> RemoveIf:
+def guarded_removal(truth: Table, seen: Row, version: str | None) -> RemoveIf:
     """The delete of one row, on condition that it is still as it was seen."""
-    return RemoveIf(truth, truth.key_of(seen), guard_of(truth, seen))
+    return RemoveIf(truth, truth.key_of(seen), guard_of(truth, seen, version))
 
 
-def guard_of(truth: Table, seen: Row) -> Row:
-    """The cells of the condition: the modseq; with a null modseq also a column that is not null.
+def guard_of(truth: Table, seen: Row, version: str | None) -> Row:
+    """The cells of the condition: the version; with a null version also a column that is not null.
 
     `IF modseq = null` also holds for an absent row: alone it would bring a deleted row back.
+
+    Args:
+        truth: the table.
+        seen: the row.
+        version: the column that changes with every change of a row, such as the modseq; None: no column does, and
+            every cell is in the condition; of a row that has none, it has to exist.
     """
-    modseq = seen.get("modseq")
-    if modseq is not None:
-        return {"modseq": modseq}
+    if version is None:
+        cells = {name: seen.get(name) for name in names_of(truth.regular)}
+        emptied = {name: None for name in truth.collections if not cells[name]}
+        guard = {**cells, **emptied}
+        if all(cell is None for cell in guard.values()):
+            return {}  # the row has its key alone, and need only exist
+        return guard
+    if seen.get(version) is not None:
+        return {version: seen[version]}
     for column in truth.regular:
         if not column.is_collection and seen.get(column.name) is not None:
-            return {"modseq": None, column.name: seen[column.name]}
-    return {"modseq": None}
+            return {version: None, column.name: seen[column.name]}
+    return {version: None}
 
 
 def stamp_after(now: int, seen: Seen) -> int:
@@ -168,19 +183,27 @@ def stamp_after(now: int, seen: Seen) -> int:
     return max(now, seen.newest + 1)
 
 
-def stamp_between(before: Seen | None, floor: int) -> int:
+def stamp_between(before: Seen | None, floor: int, version: str | None) -> int:
     """A stamp later than the earlier version and no later than the one that replaced it.
 
     Args:
         before: the version that a conditional write replaced, None for an insert.
         floor: microseconds; no node's clock was behind it when that write was sent.
+        version: as for `guard_of`.
     """
     if before is None:
         return floor
-    replaced = before.written_at.get("modseq", before.newest)
+    replaced = written_at(before, version)
     if replaced is None:
         return floor
     return max(floor, replaced + 1)
+
+
+def written_at(seen: Seen, version: str | None) -> int | None:
+    """When the row got its version, in microseconds; without a version, when it was last written visibly."""
+    if version is None:
+        return seen.newest
+    return seen.written_at.get(version, seen.newest)
 
 
 def _live(table: Table, row: Mapping[str, Any]) -> Row:
@@ -270,31 +293,26 @@ def writes_for(family: Family, before: Row | None, after: Row | None, stamp: int
     """
     demanded = []
     for projection in family.projections:
-        write = projection.write_for(before, after, stamp)
-        if write is not None:
+        for write in projection.writes_for(before, after, stamp):
             demanded.append(Consequence(projection, write))
     return tuple(demanded)
 
 
 def counts_for(family: Family, before: Row | None, after: Row | None) -> tuple[Consequence, ...]:
-    """What one change of one truth row adds to the counters: no stamp, sent once."""
-    row = after
-    if row is None:
-        row = before
-    if row is None:
-        return ()
+    """What one change of one truth row adds to the counters of its group, or of two: no stamp, sent once."""
     found = []
     for counts in family.counts:
-        deltas = dict.fromkeys(counts.counter_names, 0)
-        if after is not None:
-            for name, number in counts.deltas_of(after).items():
-                deltas[name] += number
-        if before is not None:
-            for name, number in counts.deltas_of(before).items():
-                deltas[name] -= number
-        changed = _without_zeros(deltas)
-        if changed and counts.is_demanded_by(row):
-            found.append(Consequence(counts, Count(counts.table, counts.key_of(row), changed)))
+        groups: dict[Key, Counter[str]] = {}
+        for row, sign in ((after, 1), (before, -1)):
+            key = counts.key_demanded_by(row)
+            if key is not None and row is not None:
+                group = groups.setdefault(key, Counter())
+                for name, number in counts.deltas_of(row).items():
+                    group[name] += sign * number
+        for key, group in groups.items():
+            changed = _without_zeros(group)
+            if changed:
+                found.append(Consequence(counts, Count(counts.table, key, changed)))
     return tuple(found)
 
 

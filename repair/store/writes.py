@@ -10,7 +10,7 @@ lag, and the change still counts as done: the truth has it, and the projections 
 rebuilt. Counts are sent once; one without a clear answer is journalled for a recount.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -20,11 +20,11 @@ from mailmend.model.operations import Change, Conditional, Level, Put, Read, Rem
 from mailmend.model.ports import Clock, Lags, Tables
 from mailmend.model.projections.family import Family
 from mailmend.model.projections.findings import Suspect, merged
-from mailmend.model.table import Row, Table
+from mailmend.model.table import Key, Row, Table, rows_agree
 from mailmend.repair.clock import SKEW_SECONDS, STAMP_AGE_SECONDS
 from mailmend.repair.retries import FOREVER, JAMES, Retries, RetryPolicy
-from mailmend.repair.store.message import MessageKey
 from mailmend.repair.store.plans import (
+    MODSEQ_COLUMN,
     Consequence,
     change_between,
     counts_for,
@@ -38,6 +38,7 @@ from mailmend.repair.store.plans import (
     suspects_of,
     truth_keys,
     writes_for,
+    written_at,
 )
 
 SKEW_MICROS = round(SKEW_SECONDS * MICROS)
@@ -120,7 +121,12 @@ class Committed:
 
 
 class ConditionalTruth:
-    """The truth changed by conditional writes."""
+    """The truth changed by conditional writes.
+
+    Attributes:
+        version: the column that changes with every change of a row; None: no column does. Then a row that others have
+            changed and changed back since it was seen counts as unchanged.
+    """
 
     def __init__(
         self,
@@ -131,6 +137,7 @@ class ConditionalTruth:
         *,
         stamp: StampSource = StampSource.TRUTH,
         skew_micros: int = SKEW_MICROS,
+        version: str | None = MODSEQ_COLUMN,
     ) -> None:
         self.tables = tables
         self.table = table
@@ -138,24 +145,27 @@ class ConditionalTruth:
         self.retries = retries
         self.stamp = stamp
         self.skew_micros = skew_micros
-        columns = (column for column in table.columns if column.in_key or column.name == "modseq")
-        self._version_of = table.with_columns(columns)
-        """The truth's table as a read-back sees it: the modseq alone, whose time is the stamp."""
+        self.version = version
+        self._version_of = table
+        """The truth's table as a read-back sees it: the version alone, whose time is the stamp."""
+        if version is not None:
+            columns = (column for column in table.columns if column.in_key or column.name == version)
+            self._version_of = table.with_columns(columns)
 
-    def read(self, place: MessageKey) -> Seen | None:
+    def read(self, key: Key) -> Seen | None:
         """Read a row at QUORUM; an absent row is read again at SERIAL.
 
         A quorum sees each acknowledged change at a fraction of a SERIAL read's price, and the condition of the next
         write detects what it did not see.
         """
-        return self._read(self.table, place, Level.QUORUM) or self._settled(place)
+        return self._read(self.table, key, Level.QUORUM) or self._settled(key)
 
-    def _settled(self, place: MessageKey) -> Seen | None:
+    def _settled(self, key: Key) -> Seen | None:
         """The row at SERIAL, which also finishes (or refuses for ever) a timed-out write."""
-        return self._read(self.table, place, Level.SERIAL)
+        return self._read(self.table, key, Level.SERIAL)
 
-    def _read(self, table: Table, place: MessageKey, level: Level) -> Seen | None:
-        rows = self.retries.call(lambda: self.tables.read(Read(table, place.key, level, times=True)))
+    def _read(self, table: Table, key: Key, level: Level) -> Seen | None:
+        rows = self.retries.call(lambda: self.tables.read(Read(table, key, level, times=True)))
         return next(iter(rows), None)
 
     def insert(self, row: Row, *, fresh: bool = False) -> Committed | None:
@@ -166,33 +176,33 @@ class ConditionalTruth:
             fresh: the message id was made for this row, so nothing in its partition can hide it.
         """
         began = self.clock.micros()
-        place = MessageKey(*self.table.key_of(row))
-        if not self._applied(insert_of(self.table, row), lambda: self._settled(place) is not None):
+        key = self.table.key_of(row)
+        if not self._applied(insert_of(self.table, row), lambda: self._settled(key) is not None):
             return None
         made = Committed(None, row, row, began, began)
-        return self._known(made, shows=fresh) or self._read_back(made, place)
+        return self._known(made, shows=fresh) or self._read_back(made, key)
 
     def change(self, seen: Seen, after: Row) -> Committed | None:
         """Change a row to `after`; None where it is no longer as it was seen."""
         began = self.clock.micros()
-        place = MessageKey(*self.table.key_of(after))
+        key = self.table.key_of(after)
         made = Committed(seen, after, after, stamp_after(began, seen), began)
         try:
-            answer = self.tables.attempt(guarded_change(self.table, seen.row, after))
+            answer = self.tables.attempt(guarded_change(self.table, seen.row, after, self.version))
         except DoubtfulWrite:
-            return self._settle_change(made, self._settled(place))
+            return self._settle_change(made, self._settled(key))
         if not answer.applied:
             return None
-        return self._known(made, shows=True) or self._read_back(made, place)
+        return self._known(made, shows=True) or self._read_back(made, key)
 
     def remove(self, seen: Seen) -> Committed | None:
         """Delete one row; None where it is no longer as it was seen. The stamp is taken before, later than all seen."""
         began = self.clock.micros()
         stamp = stamp_after(began, seen)
         try:
-            answer = self.tables.attempt(guarded_removal(self.table, seen.row))
+            answer = self.tables.attempt(guarded_removal(self.table, seen.row, self.version))
         except DoubtfulWrite:
-            if self._settled(MessageKey(*self.table.key_of(seen.row))) is not None:
+            if self._settled(self.table.key_of(seen.row)) is not None:
                 return None
             return Committed(seen, None, None, stamp, began, sure=False)
         if not answer.applied:
@@ -209,9 +219,9 @@ class ConditionalTruth:
         """A timed-out change: done, not done, or overtaken by another: the outcome is unknown."""
         assert made.before is not None
         assert made.after is not None
-        if now is not None and now.row.get("modseq") == made.after["modseq"]:
+        if now is not None and self._same(now.row, made.after):
             return self._stamped(made, now)
-        if now is not None and now.row.get("modseq") == made.before.row.get("modseq"):
+        if now is not None and self._same(now.row, made.before.row):
             return None
         stamped = self._stamped(made, now)
         return Committed(made.before, made.after, stamped.current, stamped.stamp, made.began, sure=False)
@@ -220,23 +230,24 @@ class ConditionalTruth:
         """The change where its stamp is known without a read; None where it must be read back."""
         match self.stamp:
             case StampSource.FLOOR if shows:
-                return replace(made, stamp=stamp_between(made.before, made.began - self.skew_micros))
+                floor = made.began - self.skew_micros
+                return replace(made, stamp=stamp_between(made.before, floor, self.version))
             case StampSource.CLOCK:
                 return made
             case _:
                 return None
 
-    def _read_back(self, made: Committed, place: MessageKey) -> Committed | None:
+    def _read_back(self, made: Committed, key: Key) -> Committed | None:
         """The change with the current row and its time; None for an insert that does not show.
 
         The change was acknowledged, so a quorum has it: a later one in flight writes its own projections.
         """
         assert made.after is not None
         try:
-            version = self._read(self._version_of, place, Level.QUORUM)
-            if version is not None and version.row["modseq"] == made.after["modseq"]:
-                return self._stamped(made, Seen(made.after, version.written_at))
-            now = self.read(place)
+            shown = self._read(self._version_of, key, Level.QUORUM)
+            if shown is not None and self._same(shown.row, made.after):
+                return self._stamped(made, Seen(made.after, shown.written_at))
+            now = self.read(key)
         except CannotReach:
             return Committed(made.before, made.after, made.current, None, made.began)
         if now is None and made.before is None:
@@ -247,8 +258,16 @@ class ConditionalTruth:
         """The change with the current row. A row that is gone now is projected as a delete of what was seen."""
         if now is None:
             return Committed(made.before, made.after, None, made.stamp, made.began)
-        stamp = now.written_at.get("modseq", now.newest)
+        stamp = written_at(now, self.version)
+        if self.version is None:  # a cell that was deleted shows no time
+            stamp = stamp_between(made.before, stamp or made.began, None)
         return Committed(made.before, made.after, now.row, stamp, made.began)
+
+    def _same(self, row: Row, other: Row) -> bool:
+        """Whether two rows under one key are of one version."""
+        if self.version is None:
+            return rows_agree(self.table.regular, row, other)
+        return bool(row.get(self.version) == other.get(self.version))
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,8 +280,8 @@ class PlainTruth:
     retries: Retries
     stamp_age_micros: int = FOREVER
 
-    def read(self, place: MessageKey) -> Seen | None:
-        rows = self.retries.call(lambda: self.tables.read(Read(self.table, place.key, times=True)))
+    def read(self, key: Key) -> Seen | None:
+        rows = self.retries.call(lambda: self.tables.read(Read(self.table, key, times=True)))
         return next(iter(rows), None)
 
     def insert(self, row: Row, *, fresh: bool = False) -> Committed:  # noqa: ARG002 - one face with the other truth
@@ -290,10 +309,18 @@ class PlainTruth:
 Truth = ConditionalTruth | PlainTruth
 
 
-def truth_by(settings: WriterSettings, tables: Tables, table: Table, clock: Clock, retries: Retries) -> Truth:
+def truth_by(
+    settings: WriterSettings,
+    tables: Tables,
+    table: Table,
+    clock: Clock,
+    retries: Retries,
+    *,
+    version: str | None = MODSEQ_COLUMN,
+) -> Truth:
     if settings.strong:
         skew = round(settings.skew_seconds * MICROS)
-        return ConditionalTruth(tables, table, clock, retries, stamp=settings.stamp, skew_micros=skew)
+        return ConditionalTruth(tables, table, clock, retries, stamp=settings.stamp, skew_micros=skew, version=version)
     return PlainTruth(tables, table, clock, retries, settings.send_micros)
 
 
@@ -322,11 +349,12 @@ class Projector:
     """Updates the projections after commits.
 
     Attributes:
+        families: of one truth.
         stamp_age_micros: how old a stamp may be when its last write is sent.
     """
 
     tables: Tables
-    family: Family
+    families: tuple[Family, ...]
     lags: Lags
     retries: Retries
     clock: Clock
@@ -373,15 +401,17 @@ class Projector:
         """Journal all projections of rows whose change got no clear answer."""
         suspects: list[Suspect] = []
         for row in rows:
-            suspects += suspects_of(self.family, row)
+            for family in self.families:
+                suspects += suspects_of(family, row)
         return self._journalled(suspects, cause)
 
     def _written(self, batch: Sequence[Committed]) -> list[Due]:
         """Consequences of the current row, which may be a later writer's: its state under its stamp is right too."""
         due = []
         for place, made in enumerate(batch):
-            writes = writes_for(self.family, _row(made.before), made.current, made.stamp or 0)
-            due += [Due(write, (place,)) for write in writes]
+            for family in self.families:
+                writes = writes_for(family, _row(made.before), made.current, made.stamp or 0)
+                due += [Due(write, (place,)) for write in writes]
         return due
 
     def _counted(self, batch: Sequence[Committed]) -> list[Due]:
@@ -389,10 +419,11 @@ class Projector:
         counts = []
         for place, made in enumerate(batch):
             if made.sure:
-                counts += [(place, count) for count in counts_for(self.family, _row(made.before), made.after)]
+                counts += [(place, count) for count in self._counts(made)]
         due = []
         for consequence in merged_counts(count for _, count in counts):
-            places = tuple(place for place, count in counts if count.key == consequence.key)
+            same = (consequence.projection.name, consequence.key)
+            places = tuple(place for place, count in counts if (count.projection.name, count.key) == same)
             due.append(Due(consequence, places))
         return due
 
@@ -401,15 +432,29 @@ class Projector:
         due = []
         for place, made in enumerate(batch):
             if not made.sure:
-                due += [Due(recount, (place,)) for recount in recounts_for(self.family, made.row)]
+                due += [Due(recount, (place,)) for recount in self._recounts(made)]
         return due
+
+    def _counts(self, made: Committed) -> Iterator[Consequence]:
+        for family in self.families:
+            yield from counts_for(family, _row(made.before), made.after)
+
+    def _recounts(self, made: Committed) -> Iterator[Consequence]:
+        """Recounts of the groups that the row was in, and may be in now."""
+        for family in self.families:
+            recounts: dict[tuple[str, Key], Consequence] = {}
+            for row in (_row(made.before), made.after):
+                if row is not None:
+                    for recount in recounts_for(family, row):
+                        recounts[recount.projection.name, recount.key] = recount
+            yield from recounts.values()
 
     def _lag(self, batch: Sequence[Committed], late: Sequence[Due], cause: str) -> list[Propagation]:
         """Journal what is late, each place once, with the truth keys of all changes of the batch."""
         suspects = []
         propagations = [Propagation.COMPLETE] * len(batch)
         for due in late:
-            keys = truth_keys(self.family, batch[due.of[0]].row)
+            keys = truth_keys(self.families[0], batch[due.of[0]].row)
             suspects.append(due.consequence.suspect(keys))
         propagation = self._journalled(tuple(merged(suspects)), cause)
         for due in late:

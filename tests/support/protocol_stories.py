@@ -26,7 +26,6 @@ from mailmend.repair.ledger.before_images import image_digest
 from mailmend.repair.mending.fixer import Fixer, SecondLook, _near_reads, _truth_reads, _with_near
 from mailmend.repair.mending.undo import UndoSettings, UndoTools, undo
 from mailmend.repair.retries import Retries
-from mailmend.repair.store.message import MessageKey
 from mailmend.repair.store.plans import writes_for
 from mailmend.repair.store.writes import ConditionalTruth, StampSource
 from tests.support.clock import VirtualClock
@@ -132,7 +131,7 @@ def _ours(change: str, world: World, stamp: StampSource) -> Callable[[Actor], No
     def act(actor: Actor) -> None:
         clock = world.clock_of(actor)
         truth = ConditionalTruth(world.mail, TRUTH, clock, Retries(clock), stamp=stamp, skew_micros=skew)
-        seen = truth.read(MessageKey(MESSAGE, MAILBOX, UID))  # type: ignore[arg-type]
+        seen = truth.read((MESSAGE, MAILBOX, UID))
         if change == "insert":
             made = truth.insert(truth_row(1, seen=False), fresh=True) if seen is None and _is_new(world) else None
         elif seen is None or seen.row["modseq"] is None:  # absent, or its modseq has expired

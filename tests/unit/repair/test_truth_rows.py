@@ -25,6 +25,7 @@ from mailmend.repair.store.message import (
     split_mail,
 )
 from mailmend.repair.store.plans import (
+    MODSEQ_COLUMN,
     BlobIds,
     Position,
     change_between,
@@ -158,15 +159,15 @@ def test_a_change_is_guarded_by_the_modseq_that_was_seen() -> None:
     after = {**row, "flagseen": True, "modseq": 6, "userflags": frozenset({"b", "c"})}
     elements = ({"userflags": frozenset({"c"})}, {"userflags": frozenset({"a"})})
     cells, guard, key = {"modseq": 6, "flagseen": True}, {"modseq": 5}, IMAP_UID.key_of(row)
-    assert guarded_change(IMAP_UID, row, after) == ChangeIf(IMAP_UID, key, guard, cells, *elements)
+    assert guarded_change(IMAP_UID, row, after, MODSEQ_COLUMN) == ChangeIf(IMAP_UID, key, guard, cells, *elements)
     assert change_between(IMAP_UID, row, {**row, "flagseen": True}) == Change(IMAP_UID, key, {"flagseen": True})
-    assert guarded_removal(IMAP_UID, row) == RemoveIf(IMAP_UID, key, guard)
+    assert guarded_removal(IMAP_UID, row, MODSEQ_COLUMN) == RemoveIf(IMAP_UID, key, guard)
 
 
 def test_a_null_modseq_is_guarded_by_another_column_too() -> None:
     """`IF modseq = null` alone would also hold for a row that is gone; a set cannot be compared."""
     row = {"userflags": frozenset({"a"}), "internaldate": NOW, "headercontent": "x"}
-    assert guard_of(IMAP_UID, row) == {"modseq": None, "internaldate": NOW}
+    assert guard_of(IMAP_UID, row, MODSEQ_COLUMN) == {"modseq": None, "internaldate": NOW}
 
 
 def test_a_row_of_nulls_cannot_be_guarded() -> None:
@@ -174,8 +175,8 @@ def test_a_row_of_nulls_cannot_be_guarded() -> None:
     row = dict.fromkeys(IMAP_UID.names) | {"messageid": PLACE.message_id, "mailboxid": PLACE.mailbox_id}
     row |= {"uid": 3}
     with pytest.raises(MailmendError, match="torn"):
-        guarded_change(IMAP_UID, row, {**row, "flagseen": True, "modseq": 1})
-    assert guarded_removal(IMAP_UID, row).expected == {"modseq": None}
+        guarded_change(IMAP_UID, row, {**row, "flagseen": True, "modseq": 1}, MODSEQ_COLUMN)
+    assert guarded_removal(IMAP_UID, row, MODSEQ_COLUMN).expected == {"modseq": None}
 
 
 def test_a_stamp_lies_after_all_that_was_seen() -> None:
@@ -211,7 +212,7 @@ def test_a_stamp_between_lies_past_the_version_before_and_no_later_than_the_next
     """Wherever a node's clock stands, as long as it is no further than the skew behind the writer's."""
     own = max(before + later, asked - skew)  # a node stamps past what stands, and by its own clock
 
-    stamp = stamp_between(Seen({}, {"modseq": before, "flagseen": other}), asked - skew)
+    stamp = stamp_between(Seen({}, {"modseq": before, "flagseen": other}), asked - skew, MODSEQ_COLUMN)
 
     assert before < stamp <= own
     assert stamp >= asked - skew
@@ -219,5 +220,5 @@ def test_a_stamp_between_lies_past_the_version_before_and_no_later_than_the_next
 
 def test_a_stamp_between_without_a_version_before_is_the_floor() -> None:
     """An insert; or a row of which no time can be read. A row without a modseq is as old as its newest cell."""
-    assert stamp_between(None, 7) == stamp_between(Seen({}, {}), 7) == 7
-    assert stamp_between(Seen({}, {"flagseen": 30}), 7) == 31
+    assert stamp_between(None, 7, MODSEQ_COLUMN) == stamp_between(Seen({}, {}), 7, MODSEQ_COLUMN) == 7
+    assert stamp_between(Seen({}, {"flagseen": 30}), 7, MODSEQ_COLUMN) == 31
