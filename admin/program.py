@@ -30,6 +30,7 @@ from mailmend.admin.queue.options import CHECKED_BLOBS, MESSAGE_BLOBS, queue_set
 from mailmend.mailqueue.pulsar.settings import PulsarSettings
 from mailmend.mailqueue.rules.mails import queue_name
 from mailmend.model.errors import WrongUse
+from mailmend.model.projections.declarations import Declaration
 from mailmend.model.texts import similar_name
 
 SECRETS: Final[Sequence[str]] = (
@@ -184,7 +185,9 @@ def _named(context: click.Context, name: str) -> click.Command:
 
 
 def _cast(option: click.Parameter, value: Any, context: click.Context) -> Any:
-    """The value in the type that the option gives a command."""
+    """The value in the type that the option gives a command; a declaration stands for its file."""
+    if isinstance(value, Declaration):
+        return value
     if option.multiple and isinstance(value, str | frozenset):
         value = (value,)
     return option.type_cast_value(context, value)

@@ -95,6 +95,7 @@ if TYPE_CHECKING:
     from mailmend.model.errors import Unjournalled as Unjournalled
     from mailmend.model.errors import UnknownKeyspace as UnknownKeyspace
     from mailmend.model.errors import UnknownMessage as UnknownMessage
+    from mailmend.model.errors import UnknownRow as UnknownRow
     from mailmend.model.errors import UnknownRun as UnknownRun
     from mailmend.model.errors import UnsafeRequest as UnsafeRequest
     from mailmend.model.errors import WrongUse as WrongUse
@@ -122,6 +123,9 @@ if TYPE_CHECKING:
     from mailmend.model.projections.conditions import IsNull as IsNull
     from mailmend.model.projections.conditions import OneOf as OneOf
     from mailmend.model.projections.conditions import RowCondition as RowCondition
+    from mailmend.model.projections.declaration_file import BadDeclaration as BadDeclaration
+    from mailmend.model.projections.declaration_file import read_declaration as read_declaration
+    from mailmend.model.projections.declarations import Declaration as Declaration
     from mailmend.model.projections.family import Content as Content
     from mailmend.model.projections.family import Counts as Counts
     from mailmend.model.projections.family import Family as Family
@@ -163,6 +167,9 @@ if TYPE_CHECKING:
     from mailmend.repair.store.message import parse_flags as parse_flags
     from mailmend.repair.store.message import split_mail as split_mail
     from mailmend.repair.store.message_store import MessageStore as MessageStore
+    from mailmend.repair.store.projection_writer import AsyncProjectionWriter as AsyncProjectionWriter
+    from mailmend.repair.store.projection_writer import ProjectionWriter as ProjectionWriter
+    from mailmend.repair.store.projection_writer import WrittenRow as WrittenRow
     from mailmend.repair.store.writes import StampSource as StampSource
     from mailmend.repair.store.writes import WriterSettings as WriterSettings
 
@@ -241,6 +248,7 @@ _NAMES_IN: Final = {
         "Unjournalled",
         "UnknownKeyspace",
         "UnknownMessage",
+        "UnknownRow",
         "UnknownRun",
         "UnsafeRequest",
         "WrongUse",
@@ -275,6 +283,8 @@ _NAMES_IN: Final = {
         "OneOf",
         "RowCondition",
     ),
+    "mailmend.model.projections.declaration_file": ("BadDeclaration", "read_declaration"),
+    "mailmend.model.projections.declarations": ("Declaration",),
     "mailmend.model.projections.family": (
         "Content",
         "Counts",
@@ -308,6 +318,11 @@ _NAMES_IN: Final = {
         "split_mail",
     ),
     "mailmend.repair.store.message_store": ("MessageStore",),
+    "mailmend.repair.store.projection_writer": (
+        "AsyncProjectionWriter",
+        "ProjectionWriter",
+        "WrittenRow",
+    ),
     "mailmend.repair.store.writes": ("StampSource", "WriterSettings"),
 }
 _HOMES: Final = {name: module for module, names in _NAMES_IN.items() for name in names}

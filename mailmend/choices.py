@@ -11,6 +11,7 @@ from typing import Literal, TypedDict
 from uuid import UUID
 
 from mailmend.model.operations import Level
+from mailmend.model.projections.declarations import Declaration
 from mailmend.model.projections.verdicts import Verdict
 
 
@@ -127,12 +128,12 @@ class CheckChoices(ScanChoices, total=False):
 
     Attributes:
         no_recheck: whether suspects are reported without a second look.
-        projections: a file that declares tables, which are looked at instead of mail.
+        projections: declared tables, or their file: looked at instead of mail.
         projection: a table that follows from the table `what`, which needs no file then.
     """
 
     no_recheck: bool
-    projections: str | Path
+    projections: str | Path | Declaration
     projection: str
 
 
@@ -152,6 +153,7 @@ class LagChoices(TypedDict, total=False):
     """What a repair of lags may write; each as in `ScanChoices` and `RepairChoices`.
 
     Attributes:
+        projections: declared tables, whose lags are mended instead of mail's.
         dry_run: whether nothing is written.
         delay: the time that lags have to settle; default: 60 seconds.
         clock_skew: the greatest difference between any two clocks; default: 5 seconds.
@@ -163,6 +165,7 @@ class LagChoices(TypedDict, total=False):
         pace: whether the run makes way for other users of the cluster; default: `full`.
     """
 
+    projections: str | Path | Declaration
     dry_run: bool
     delay: timedelta
     clock_skew: timedelta
@@ -177,7 +180,12 @@ class LagChoices(TypedDict, total=False):
 class RepairChoices(ScanChoices, total=False):
     """What a repair may write: the choices of `ScanChoices`, and more.
 
+    With `projections` there are no `torn`, `without`, `orphans`, `leaks`, `yes`, `message`, `mailbox`,
+    `user` and `scan`, and `dangling` is not `restore`.
+
     Attributes:
+        projections: declared tables, or their file: mended instead of mail.
+        named: one projection of that file, or one truth; default: all of them.
         dry_run: whether no row is written.
         plan: a file that is written in place of rows; `mailmend apply` carries it out.
         only: the verdicts that are mended; default: all that can be.
@@ -195,6 +203,8 @@ class RepairChoices(ScanChoices, total=False):
         scan: whether such a narrow look also pages through the truth for missing rows.
     """
 
+    projections: str | Path | Declaration
+    named: str
     dry_run: bool
     plan: Path
     only: frozenset[Verdict]

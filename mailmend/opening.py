@@ -15,6 +15,7 @@ from uuid import UUID
 from mailmend.admin.frame.caller import Caller
 from mailmend.admin.frame.cluster import OpenCluster, open_cluster
 from mailmend.admin.frame.settings import ConnectionSettings
+from mailmend.admin.messages.bound_tables import projection_writer
 from mailmend.admin.messages.check import CHECK, check
 from mailmend.admin.messages.load import message_store
 from mailmend.admin.messages.mending import CheckRequest, MendingResult
@@ -25,6 +26,7 @@ from mailmend.admin.messages.repair import (
     repair,
     repair_lags,
 )
+from mailmend.admin.messages.repair_tables import REPAIR_TABLES
 from mailmend.admin.messages.runs import UNDO, UndoRequest, undo
 from mailmend.admin.program import ProgramSettings, settings_of
 from mailmend.admin.queue.connections import QueueConnections, tables_and_broker, topics_of
@@ -32,10 +34,12 @@ from mailmend.choices import CheckChoices, LagChoices, OpenSettings, RepairChoic
 from mailmend.cql.introspect import live_schema
 from mailmend.mailqueue.queue import MailQueue
 from mailmend.model.errors import WrongUse
+from mailmend.model.projections.declarations import Declaration
 from mailmend.model.projections.family import Family
 from mailmend.repair.clock import SystemClock
 from mailmend.repair.store.mailboxes import Mailboxes
 from mailmend.repair.store.message_store import MessageStore
+from mailmend.repair.store.projection_writer import AsyncProjectionWriter, ProjectionWriter
 from mailmend.repair.store.writes import WriterSettings
 
 _LOG: Final = logging.getLogger("mailmend")
@@ -125,6 +129,26 @@ class Mailmend:
         """
         return self._opened().families()
 
+    def writer(self, truth: str, projections: str | Path | Declaration) -> ProjectionWriter:
+        """A writer of one declared table, and of all that follows from it.
+
+        The ledger, which journals lags, is created if missing.
+
+            users = shop.writer("users", "shop.toml")
+            users.put({"user_id": ann, "email": "ann@example.org", "name": "Ann"})
+
+        Args:
+            truth: the name of the table.
+            projections: a declaration that has it, or its file.
+
+        Raises:
+            WrongUse: the declaration has no such truth, or does not fit the keyspace.
+            CannotReach: the cluster does not answer.
+        """
+        if isinstance(projections, str):
+            projections = Path(projections)
+        return projection_writer(self._opened(), truth, projections, self._writer)
+
     def queue(self, name: str | None = None) -> AbstractAsyncContextManager[MailQueue]:
         """A mail queue over RabbitMQ or Pulsar, as the broker's address says it.
 
@@ -186,7 +210,9 @@ class Mailmend:
         caller: Caller | None = None,
         **choices: Unpack[RepairChoices],
     ) -> MendingResult:
-        """Mend drift of messages after a second look: what `mailmend repair messages` does.
+        """Mend drift after a second look: what `mailmend repair messages` does.
+
+        With `projections` it mends declared tables, as `mailmend repair tables` does.
 
         Args:
             caller: receives findings and progress while they come; is asked about too many fixes.
@@ -201,7 +227,12 @@ class Mailmend:
             UnsafeRequest: what may bring back deleted messages was not agreed to (`yes`).
             CannotReach: the cluster does not answer.
         """
-        chosen = self._settings.chosen(REPAIR_MESSAGES, choices, below=("repair",))
+        command = REPAIR_MESSAGES
+        words: tuple[str, ...] = ()
+        if choices.get("projections") is not None:
+            command = REPAIR_TABLES
+            words = ("--projections=FILE",)  # the command needs one; the choice takes its place
+        chosen = self._settings.chosen(command, choices, words=words, below=("repair",))
         return repair(RepairRequest(connection=self._known(), **chosen), caller or Caller())
 
     def repair_lags(
@@ -313,6 +344,15 @@ class AsyncMailmend:
     async def projections(self) -> tuple[Family, ...]:
         """As `Mailmend.projections`."""
         return await asyncio.to_thread(lambda: self._blocking.projections)
+
+    async def writer(
+        self,
+        truth: str,
+        projections: str | Path | Declaration,
+    ) -> AsyncProjectionWriter:
+        """As `Mailmend.writer`."""
+        blocking = await asyncio.to_thread(self._blocking.writer, truth, projections)
+        return AsyncProjectionWriter(blocking)
 
     def queue(self, name: str | None = None) -> AbstractAsyncContextManager[MailQueue]:
         """As `Mailmend.queue`."""

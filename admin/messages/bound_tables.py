@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from mailmend.admin.frame.cluster import OpenCluster
+from mailmend.admin.frame.cluster import OpenCluster, lag_journal
 from mailmend.admin.frame.run_scopes import MAIL, RunScope
 from mailmend.admin.projections.projections import declared_in
 from mailmend.cql.introspect import live_schema
@@ -24,6 +24,8 @@ from mailmend.model.texts import keyspace_option, names_instead
 from mailmend.repair.binding import Bound
 from mailmend.repair.declared import declared_families, proposed_mirror
 from mailmend.repair.ledger.declared_runs import changes_since, kept_declaration, kept_of
+from mailmend.repair.store.projection_writer import ProjectionWriter
+from mailmend.repair.store.writes import WriterSettings
 
 if TYPE_CHECKING:
     from mailmend.admin.messages.repair import RepairRequest
@@ -68,16 +70,34 @@ def mail_tables(
     return BoundTables(opened.bound(families, without))
 
 
-def tables_in_file(opened: OpenCluster, file: Path, name: str | None = None) -> BoundTables:
-    """The tables of a file of projections.
+def declaration_in(declared: Path | Declaration) -> Declaration:
+    """The declaration that a program gives, or that is in a file."""
+    if isinstance(declared, Declaration):
+        return declared
+    return declared_in(declared).declaration
+
+
+def file_of(declared: Path | Declaration | None) -> str:
+    """The file of a declaration, as a command line names it; a program's declaration has none."""
+    if isinstance(declared, Path):
+        return str(declared)
+    return "FILE"
+
+
+def declared_tables(
+    opened: OpenCluster,
+    declared: Path | Declaration,
+    name: str | None = None,
+) -> BoundTables:
+    """The tables of a declaration.
 
     Args:
         opened: the cluster.
-        file: of projections.
+        declared: the declaration, or its file.
         name: of a projection, or of a truth; None: all of them.
     """
-    declaration = declared_in(file).declaration
-    words = f"--projections {shlex.quote(str(file))}"
+    declaration = declaration_in(declared)
+    words = f"--projections {shlex.quote(file_of(declared))}"
     if name is not None:
         declaration = narrowed(declaration, name)
         words = f"{shlex.quote(name)} {words}"
@@ -139,7 +159,7 @@ def plan_keeps(request: "RepairRequest", tables: BoundTables) -> Mapping[str, An
     """What a plan keeps of a declaration, as the run that applies it does; nothing for mail."""
     if tables.scope.is_mail:
         return {}
-    named = {"projections": str(request.projections), "named": request.named}
+    named = {"projections": file_of(request.projections), "named": request.named}
     return {name: value for name, value in {**named, **tables.kept}.items() if value is not None}
 
 
@@ -181,3 +201,27 @@ def narrowed(declaration: Declaration, name: str) -> Declaration:
     known = [truth.table for truth in declaration.truths]
     known.extend(declaration.projections)
     raise WrongUse(f"the file declares no {name}", mend=names_instead(wanted, known))
+
+
+def projection_writer(
+    opened: OpenCluster,
+    truth: str,
+    declared: Path | Declaration,
+    settings: WriterSettings | None = None,
+) -> ProjectionWriter:
+    """A writer of a declared truth; the ledger is created if missing.
+
+    Raises:
+        WrongUse: the declaration has no such truth, or does not fit the keyspace.
+    """
+    declaration = declaration_in(declared)
+    wanted = cql_name(truth, "table name")
+    truths = [found for found in declaration.truths if found.table == wanted]
+    if not truths:
+        known = [found.table for found in declaration.truths]
+        mend = names_instead(truth, known)
+        raise WrongUse(f"the declaration has no truth {truth}", mend=mend)
+    live = live_schema(opened.cluster, opened.mail.name)
+    families = declared_families(opened.mail.name, Declaration(tuple(truths)), live)
+    lags = lag_journal(opened, opened.ledger())
+    return ProjectionWriter(opened.mail, families, lags, opened.clock, settings=settings)

@@ -20,8 +20,8 @@ from mailmend.admin.messages.blobs import BlobsRequest, BlobsResult, blobs_docum
 from mailmend.admin.messages.bound_tables import (
     WORDS,
     BoundTables,
+    declared_tables,
     mail_tables,
-    tables_in_file,
     tables_named,
 )
 from mailmend.admin.messages.mending import CheckRequest, CommandResult, ended, given, staged, unseen
@@ -120,13 +120,13 @@ def _declared(request: CheckRequest, opened: OpenCluster) -> BoundTables:
             mend="Name one projection of the file, or leave --projections out.",
         )
     if request.what == WHAT_DEFAULT:
-        return tables_in_file(opened, request.projections)
+        return declared_tables(opened, request.projections)
     if request.what in WORDS:
         raise WrongUse(
             f"{request.what} are not in a file of projections",
             mend=f"A projection of that name is named in double quotes: '\"{request.what}\"'",
         )
-    return tables_in_file(opened, request.projections, request.what)
+    return declared_tables(opened, request.projections, request.what)
 
 
 def _check_both(request: CheckRequest, caller: Caller, opened: OpenCluster) -> CommandResult:

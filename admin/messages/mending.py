@@ -23,6 +23,7 @@ from mailmend.mailqueue.blobs.s3 import S3Settings
 from mailmend.mailqueue.pulsar.settings import PulsarSettings
 from mailmend.model.catalog.left_tables import LeftTable
 from mailmend.model.errors import WrongUse
+from mailmend.model.projections.declarations import Declaration
 from mailmend.model.sizes import bytes_text
 from mailmend.repair.binding import Bound
 from mailmend.repair.clock import read_clocks
@@ -46,7 +47,7 @@ class CheckRequest(ScanOptions):
 
     Attributes:
         projection: a table that follows from the table `what`; None: no pair of tables is named.
-        projections: the file that declares what is looked at; None: James's tables are.
+        projections: what is looked at, or the file that declares it; None: James's tables are.
         blobs: where the contents of mails in queues are; None: not looked at. Of blobs: a `BlobsWanted`.
         pulsar: whose topics' mails are looked at too, as `PulsarSettings`; None: no Pulsar is asked.
     """
@@ -54,7 +55,7 @@ class CheckRequest(ScanOptions):
     connection: ConnectionSettings
     what: str = "all"
     projection: str | None = None
-    projections: Path | None = None
+    projections: Path | Declaration | None = None
     no_recheck: bool = False
     blobs: "BlobsSettings | BlobsWanted | None" = None
     pulsar: PulsarSettings | None = None

@@ -30,14 +30,16 @@ from mailmend.admin.frame.scan_options import MARGIN, ScanOptions
 from mailmend.admin.frame.settings import ConnectionSettings, plain
 from mailmend.admin.messages.bound_tables import (
     BoundTables,
+    declared_tables,
+    file_of,
     mail_tables,
     plan_keeps,
-    tables_in_file,
 )
 from mailmend.admin.messages.mending import CommandResult, ended, given, staged, unseen
 from mailmend.admin.messages.options import (
     MEASURED,
     PLAN,
+    PROJECTIONS_FILE,
     REPAIR_EXITS,
     SCANNING,
     TIMING,
@@ -48,6 +50,7 @@ from mailmend.model.catalog.ledger import KEEP
 from mailmend.model.catalog.mail import MESSAGES
 from mailmend.model.errors import UnsafeRequest, WrongUse
 from mailmend.model.ids import MailboxId, MessageId
+from mailmend.model.projections.declarations import Declaration
 from mailmend.model.projections.family import Family
 from mailmend.model.projections.findings import RepairPolicy
 from mailmend.model.projections.verdicts import MENDABLE, Verdict
@@ -66,7 +69,7 @@ class RepairRequest(ScanOptions):
 
     Attributes:
         plan: a file for the plan of what would be mended; nothing else is written.
-        projections: the file that declares what is mended; None: James's messages are.
+        projections: what is mended, or the file that declares it; None: James's messages are.
         named: one projection of that file; None: all of them.
     """
 
@@ -86,7 +89,7 @@ class RepairRequest(ScanOptions):
     mailbox: tuple[UUID, ...] = ()
     user: tuple[str, ...] = ()
     scan: bool = False
-    projections: Path | None = None
+    projections: Path | Declaration | None = None
     named: str | None = None
 
     @property
@@ -164,7 +167,7 @@ def repair(request: RepairRequest, caller: Caller) -> CommandResult:
 
 def _tables_of(request: RepairRequest, opened: OpenCluster) -> BoundTables:
     if request.projections is not None:
-        return tables_in_file(opened, request.projections, request.named)
+        return declared_tables(opened, request.projections, request.named)
     return mail_tables(opened, (MESSAGES,), request.without)
 
 
@@ -214,18 +217,24 @@ _OF_LAGS: Final = (
 
 
 def repair_lags(request: RepairRequest, caller: Caller) -> CommandResult:
-    examples = Examples(caller)
+    """Mend the journalled lags of what `request.projections` declares, else of James's messages."""
     with open_cluster(request.connection) as opened:
-        bound = opened.bound((MESSAGES,), request.without)
+        tables = _tables_of(request, opened)
+        examples = Examples(caller, tables.scope)
         keyspace = opened.mail.name
-        options = {"lags": True, "delay": plain(request.delay), "margin": plain(request.margin)}
-        settings = _settings_of(request, keyspace, bound.whole(keyspace), None, options)
+        options = {
+            "lags": True,
+            "delay": plain(request.delay),
+            "margin": plain(request.margin),
+            **plan_keeps(request, tables),
+        }
+        settings = _settings_of(request, keyspace, tables.whole(keyspace), None, options)
         journal, tools = lag_tools(opened, settings, caller.progress, request.keep)
         summary = runner.repair_lags(journal, opened.mail, settings, tools, examples.take)
         whose = affected(examples, opened)
-    summary.unseen = unseen(request.without, bound)
+    summary.unseen = unseen(request.without, tables.bound)
     typed = given(request, _OF_LAGS)
-    return CommandResult(summary, examples.sorted(), options=typed, affected=whose)
+    return CommandResult(summary, examples.sorted(), options=typed, affected=whose, scope=tables.scope)
 
 
 def target_of(opened: OpenCluster, request: RepairRequest) -> Target | None:
@@ -286,6 +295,8 @@ _NOT_RECORDED = frozenset({"connection", "master", "spark_conf", "user"})
 def _recorded_options(request: RepairRequest, target: Target | None) -> dict[str, Any]:
     """The request as the ledger keeps it, under the names of the options; users by their mailboxes' ids."""
     given = {field.name: getattr(request, field.name) for field in fields(request) if field.name not in _NOT_RECORDED}
+    if request.projections is not None:
+        given["projections"] = file_of(request.projections)
     if request.only:
         given["only"] = sorted(verdict.value for verdict in request.verdicts)
     if request.user and target:
@@ -392,12 +403,14 @@ REPAIR_LAGS: Final = Command(
     name="lags",
     summary="Mend the rows whose writes outlived their retries.",
     about="""Writers journal such lags themselves. What agrees by now is forgotten; what cannot be mended yet stays for
-    the next run.""",
+    the next run. A lag of a table that is not looked at stays too: lags of declared tables are mended with
+    --projections, lags of mail without it.""",
     service="mailmend.admin.messages.repair:repair_lags",
     present="mailmend.admin.messages.shared_document:document_of",
     options=(
         *TIMING,
         flag("--dry-run", "Write nothing: look at them, and say what would be mended."),
+        PROJECTIONS_FILE,
         WITHOUT,
         *WRITING,
         ROWS_PER_SECOND,
@@ -405,9 +418,11 @@ REPAIR_LAGS: Final = Command(
     ),
     shared=(CONNECTION,),
     output=MEASURED,
+    alone={"projections": ("without",)},
     examples="""
         mailmend repair lags --dry-run      how many there are, and which
-        mailmend repair lags                mend exactly them; safe to schedule every few minutes""",
+        mailmend repair lags                mend exactly them; safe to schedule every few minutes
+        mailmend repair lags --projections shop.toml -k shop     lags of declared tables""",
     exits=REPAIR_EXITS,
 )
 

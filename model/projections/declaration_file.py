@@ -125,8 +125,8 @@ class DeclarationFile:
         return place_of(self.text, offset_at(self.offsets, path))
 
 
-def read_declaration(text: str, file: str) -> Declaration:
-    """The declaration of a file.
+def read_declaration(text: str, file: str = "declaration") -> Declaration:
+    """The declaration of a file of projections, or of its text in a program.
 
     Args:
         text: of the file.

@@ -140,6 +140,8 @@ def repair_lags(
 ) -> RepairResult:
     """Mend the lags journalled until now, and remove those that then agree; the rest stays for the next run.
 
+    Lags of tables that do not belong to the families of the settings stay too.
+
     Args:
         lags: the journal; local files are drained into it first.
         mail: the mail keyspace.
@@ -154,7 +156,9 @@ def repair_lags(
     assert tools.ledger is not None, "mending needs a ledger"
     if not settings.dry_run:
         lags.drain()
-    due = list(islice(lags.due(tools.clock.micros() + 1), LAGS_MAX))
+    known = projections_of(settings.families)
+    journalled = lags.due(tools.clock.micros() + 1)
+    due = list(islice((lag for lag in journalled if lag.suspect.projection in known), LAGS_MAX))
     _wait_for_lags(due, settings, tools)
     pace = Pace(settings.policy.rows_per_second, tools.clock, tools.throttle)
     found = merged(lag.suspect for lag in due)

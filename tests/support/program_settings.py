@@ -8,6 +8,7 @@ from uuid import uuid4
 from mailmend.cql.driver.session import connect
 from mailmend.model.catalog.james_tables import BLOB_PARTS, BLOBS
 from mailmend.model.keyspace import Schema
+from mailmend.model.table import Table, columns
 from tests.support.brokers import Broker
 from tests.support.commands import contact_of
 from tests.support.installed import without_ours
@@ -15,12 +16,18 @@ from tests.support.keyspaces import MAIL, created, dropped
 from tests.support.real_queue import QUEUE_SCHEMA
 from tests.support.servers import CassandraServer
 
+SHOP = (
+    Table("users", columns("user_id uuid", regular="email text, name text")),
+    Table("users_by_email", columns("email text", regular="user_id uuid, name text")),
+)
+"""Tables of the program's own."""
+
 
 @contextmanager
 def settings_of_a_program(cassandra: CassandraServer, rabbitmq: Broker, home: Path) -> Iterator[Mapping[str, str]]:
     """A keyspace, a virtual host and a home of the program's own, as environment variables."""
     name = f"g_library_{uuid4().hex[:8]}"
-    tables = (*MAIL.tables, *QUEUE_SCHEMA.tables, BLOBS, BLOB_PARTS)
+    tables = (*MAIL.tables, *QUEUE_SCHEMA.tables, BLOBS, BLOB_PARTS, *SHOP)
     with connect(contact_of(cassandra)) as cluster, rabbitmq.vhost() as vhost:
         created(cluster, name, Schema(MAIL.types, tables))
         yield {

@@ -18,6 +18,7 @@ SCRIPTS = dict(re.findall(r"^## ([^\n]+)\n(?:(?!^## ).)*?^```python\n(.*?)^```$"
 PRINTED = {
     "Write mail": r"stored under the uid 1 lagged: False\n",
     "Check, repair, undo": r"imapUidTable has \d+ tables\n(.*\n)*drift: \{\}\nmended: \{\} left: \{\}\n(.*\n)?",
+    "Tables of your own": r"lagged: False\ndrift: \{\}\nmended: \{\}\n",
     "Send and receive through a queue": r"\('bob@example.org',\) 52 bytes\ndrift: \{\}\n",
     "In Django or Flask": r"1\n",
     "Decide deliveries": "",

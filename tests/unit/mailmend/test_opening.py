@@ -14,6 +14,7 @@ import mailmend
 from mailmend.admin.frame.cluster import lag_journal, open_cluster
 from mailmend.admin.messages.check import CHECK
 from mailmend.admin.messages.repair import REPAIR_LAGS, REPAIR_MESSAGES
+from mailmend.admin.messages.repair_tables import REPAIR_TABLES
 from mailmend.admin.messages.runs import UNDO
 from mailmend.admin.program import NAMES, settings_of
 from mailmend.admin.queue import openers
@@ -419,6 +420,6 @@ def test_the_typed_settings_are_the_options_of_the_commands() -> None:
     """A new option is a new key, so that a type checker knows it."""
     assert set(OpenSettings.__annotations__) == NAMES
     assert set(CheckChoices.__annotations__) == _names(CHECK.options) - {"what"}
-    assert set(RepairChoices.__annotations__) == _names(REPAIR_MESSAGES.options)
+    assert set(RepairChoices.__annotations__) == _names((*REPAIR_MESSAGES.options, *REPAIR_TABLES.options))
     assert set(LagChoices.__annotations__) == _names(REPAIR_LAGS.options)
     assert set(UndoChoices.__annotations__) == _names(UNDO.options) - {"run"}
