@@ -167,7 +167,9 @@ if TYPE_CHECKING:
     from mailmend.repair.store.message import parse_flags as parse_flags
     from mailmend.repair.store.message import split_mail as split_mail
     from mailmend.repair.store.message_store import MessageStore as MessageStore
-    from mailmend.repair.store.projection_writer import AsyncProjectionWriter as AsyncProjectionWriter
+    from mailmend.repair.store.projection_writer import (
+        AsyncProjectionWriter as AsyncProjectionWriter,
+    )
     from mailmend.repair.store.projection_writer import ProjectionWriter as ProjectionWriter
     from mailmend.repair.store.projection_writer import WrittenRow as WrittenRow
     from mailmend.repair.store.writes import StampSource as StampSource

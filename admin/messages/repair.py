@@ -234,7 +234,13 @@ def repair_lags(request: RepairRequest, caller: Caller) -> CommandResult:
         whose = affected(examples, opened)
     summary.unseen = unseen(request.without, tables.bound)
     typed = given(request, _OF_LAGS)
-    return CommandResult(summary, examples.sorted(), options=typed, affected=whose, scope=tables.scope)
+    return CommandResult(
+        summary,
+        examples.sorted(),
+        options=typed,
+        affected=whose,
+        scope=tables.scope,
+    )
 
 
 def target_of(opened: OpenCluster, request: RepairRequest) -> Target | None:
@@ -403,8 +409,8 @@ REPAIR_LAGS: Final = Command(
     name="lags",
     summary="Mend the rows whose writes outlived their retries.",
     about="""Writers journal such lags themselves. What agrees by now is forgotten; what cannot be mended yet stays for
-    the next run. A lag of a table that is not looked at stays too: lags of declared tables are mended with
-    --projections, lags of mail without it.""",
+    the next run. A lag of a table that is not looked at stays too: lags of declared tables are
+    mended with --projections, lags of mail without it.""",
     service="mailmend.admin.messages.repair:repair_lags",
     present="mailmend.admin.messages.shared_document:document_of",
     options=(

@@ -130,7 +130,7 @@ class Filter(Projection):
         return tuple(writes)
 
     def key_demanded_by(self, truth: Row | None) -> Key | None:
-        """The key of the row that follows from a truth row; None where the condition does not hold."""
+        """The key of the row that follows; None where the condition does not hold."""
         if truth is None or not self.demands(truth):
             return None
         return self.key_of(truth)

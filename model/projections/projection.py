@@ -134,14 +134,15 @@ class Projection:
         """The value of `Suspect.wanted` for a failed write of these elements."""
         return {}
 
-    def writes_for(self, before: Row | None, after: Row | None, stamp: int) -> tuple[Write, ...]:  # noqa: ARG002
-        """The writes that a change of one truth row demands, apart from counts, which have no stamp.
+    def writes_for(self, before: Row | None, after: Row | None, stamp: int) -> tuple[Write, ...]:
+        """The writes that a change of one truth row demands; counts, which have no stamp, apart.
 
         Args:
             before: the truth row before the change, or None for an insert.
             after: the truth row after it, or None for a delete.
             stamp: microseconds; the time of the truth's change.
         """
+        del before, after, stamp
         return ()
 
     def key_demanded_by(self, truth: Row | None) -> Key | None:
@@ -342,7 +343,7 @@ class Mirror(Projection):
         return scanned is Verdict.CLASH or not look.truths or self.verdict(look) is not Verdict.AGREE
 
     def writes_for(self, before: Row | None, after: Row | None, stamp: int) -> tuple[Write, ...]:
-        """A row that moves to another key is removed under the old one, and written whole under the new one."""
+        """A row that moves is removed under the old key, and written whole under the new one."""
         old_key = self.key_demanded_by(before)
         new_key = self.key_demanded_by(after)
         writes: list[Write] = []
@@ -357,7 +358,8 @@ class Mirror(Projection):
 
     def _written(self, old: Row, row: Row, key: Key, stamp: int) -> Write:
         """The write of a whole row. A cell that was there before and is null now is deleted."""
-        emptied = [name for name in self.table.plain if old.get(name) is not None and row.get(name) is None]
+        filled = [name for name in self.table.plain if old.get(name) is not None]
+        emptied = [name for name in filled if row.get(name) is None]
         add, take = set_changes(self.table, old, row)
         if not add and not take:
             cells = {name: row[name] for name in self.table.plain if name in row}

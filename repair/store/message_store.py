@@ -145,7 +145,14 @@ class MessageStore:
         rounds = settings.rounds_max
         self._uids = Numbers(tables, MESSAGE_COUNTER, self._retries, rounds, self._in_use.highest_uid)
         self._modseqs = Numbers(tables, MODSEQ, self._retries, rounds, self._highest_modseq)
-        self._projector = Projector(tables, (family,), lags, self._retries, clock, settings.send_micros)
+        self._projector = Projector(
+            tables,
+            (family,),
+            lags,
+            self._retries,
+            clock,
+            settings.send_micros,
+        )
         self._pool = ThreadPoolExecutor(settings.threads, thread_name_prefix="mailmend-store")
 
     def __enter__(self) -> Self:

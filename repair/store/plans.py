@@ -158,8 +158,8 @@ def guard_of(truth: Table, seen: Row, version: str | None) -> Row:
     Args:
         truth: the table.
         seen: the row.
-        version: the column that changes with every change of a row, such as the modseq; None: no column does, and
-            every cell is in the condition; of a row that has none, it has to exist.
+        version: the column that changes with every change of a row, such as the modseq; None: no
+            column does, and every cell is in the condition. A row without cells has to exist.
     """
     if version is None:
         cells = {name: seen.get(name) for name in names_of(truth.regular)}
@@ -200,7 +200,7 @@ def stamp_between(before: Seen | None, floor: int, version: str | None) -> int:
 
 
 def written_at(seen: Seen, version: str | None) -> int | None:
-    """When the row got its version, in microseconds; without a version, when it was last written visibly."""
+    """When the row got its version, in microseconds; without one, the newest visible time."""
     if version is None:
         return seen.newest
     return seen.written_at.get(version, seen.newest)
@@ -299,7 +299,7 @@ def writes_for(family: Family, before: Row | None, after: Row | None, stamp: int
 
 
 def counts_for(family: Family, before: Row | None, after: Row | None) -> tuple[Consequence, ...]:
-    """What one change of one truth row adds to the counters of its group, or of two: no stamp, sent once."""
+    """What a change of one truth row adds to counters of one group, or of two: sent once."""
     found = []
     for counts in family.counts:
         groups: dict[Key, Counter[str]] = {}

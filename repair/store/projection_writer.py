@@ -1,4 +1,4 @@
-"""Writing the rows of a declared truth, and all that follows from them (docs/design.md, "Write path").
+"""Writing the rows of a declared truth, and all that follows from them (docs/adr/0068).
 
 The truth is written first, then every projection under the time of the truth's own change, with
 retries. A change counts as done once the truth has it. A projection that could not be written is
@@ -41,8 +41,8 @@ class WrittenRow:
 
     Attributes:
         changed: whether the truth was changed; False where it was so already.
-        lagged: some projection could not be written; `mailmend repair lags` mends it if it is journalled.
-        journalled: False where neither the ledger nor the disk took the lag: only a check finds it again.
+        lagged: some projection could not be written; `mailmend repair lags` mends it.
+        journalled: False where neither the ledger nor the disk took the lag: only a check finds it.
     """
 
     changed: bool
@@ -57,7 +57,7 @@ class ProjectionWriter:
     """Writes the rows of one declared truth, and all that follows from them. Thread-safe.
 
     A row is a mapping from column names, in lower case, to values. Contents (`content` in a
-    declaration) are not written: whoever refers to one has it already.
+    declaration) are not written: a row that refers to one has it already.
 
         users.put({"user_id": ann, "email": "ann@example.org", "name": "Ann"})
         users.change({"user_id": ann}, {"email": "ann@example.com"})
@@ -90,10 +90,17 @@ class ProjectionWriter:
         self._settings = settings
         self._retries = Retries(clock, settings.retries)
         self._truth = truth_by(settings, tables, self.truth, clock, self._retries, version=None)
-        self._projector = Projector(tables, tuple(families), lags, self._retries, clock, settings.send_micros)
+        self._projector = Projector(
+            tables,
+            tuple(families),
+            lags,
+            self._retries,
+            clock,
+            settings.send_micros,
+        )
 
     def read(self, key: Row) -> Row | None:
-        """The row of truth under a key, as it is now; None where there is none.
+        """The row of truth under a key, as it is now; None where no row has it.
 
         Raises:
             WrongUse: it is not the whole key.
@@ -108,7 +115,7 @@ class ProjectionWriter:
         """Insert a row, or replace the row of this key; columns that it does not name become null.
 
         Raises:
-            WrongUse: the row lacks a part of the key, or names a column that the truth does not have.
+            WrongUse: the row lacks a part of the key, or names a column that the truth has not.
             CannotReach: the truth could not be written, or the outcome of its write is unknown.
             Contended: others kept changing the same row.
         """
@@ -122,7 +129,7 @@ class ProjectionWriter:
 
         Raises:
             UnknownRow: there is no such row.
-            WrongUse: it is not the whole key, or a cell is in the key, or the truth does not have it.
+            WrongUse: it is not the whole key, or a cell is in the key or not in the truth.
             CannotReach, Contended: as `put`.
         """
         self._refuse_unknown(cells)
@@ -134,7 +141,8 @@ class ProjectionWriter:
 
         def changed(seen: Seen | None) -> Row:
             if seen is None:
-                raise UnknownRow(f"{self.truth.spelling} has no row {_shown(self.truth.key_row(place))}")
+                shown = _shown(self.truth.key_row(place))
+                raise UnknownRow(f"{self.truth.spelling} has no row {shown}")
             return {**seen.row, **cells}
 
         return self._rounds(place, changed)
@@ -149,7 +157,7 @@ class ProjectionWriter:
         return self._rounds(self._key(key), lambda _: None)
 
     def _rounds(self, key: Key, wanted: Callable[[Seen | None], Row | None]) -> WrittenRow:
-        """Write the row until it is as wanted: a conditional write that others overtook is tried again."""
+        """Write the row until it is as wanted: an overtaken conditional write is tried again."""
 
         def attempt() -> WrittenRow | None:
             seen = self._truth.read(key)
@@ -239,8 +247,11 @@ def _refuse_lists_and_maps(families: Sequence[Family]) -> None:
     for table in tables:
         for column in table.columns:
             if column.is_collection and not column.type.startswith(_SETS):
-                what = f"{table.spelling}.{column.spelling} ({column.type}) cannot be written cell by cell"
-                raise WrongUse(what, mend="Freeze it, or write this table without a ProjectionWriter.")
+                name = f"{table.spelling}.{column.spelling}"
+                raise WrongUse(
+                    f"{name} ({column.type}) cannot be written cell by cell",
+                    mend="Freeze it, or write this table without a ProjectionWriter.",
+                )
 
 
 def _written_row(propagation: Propagation) -> WrittenRow:

@@ -124,8 +124,8 @@ class ConditionalTruth:
     """The truth changed by conditional writes.
 
     Attributes:
-        version: the column that changes with every change of a row; None: no column does. Then a row that others have
-            changed and changed back since it was seen counts as unchanged.
+        version: the column that changes with every change of a row; None: no column does. Then a
+            row that others have changed and changed back since it was seen counts as unchanged.
     """
 
     def __init__(
@@ -149,7 +149,8 @@ class ConditionalTruth:
         self._version_of = table
         """The truth's table as a read-back sees it: the version alone, whose time is the stamp."""
         if version is not None:
-            columns = (column for column in table.columns if column.in_key or column.name == version)
+            named = {*table.key_names, version}
+            columns = (column for column in table.columns if column.name in named)
             self._version_of = table.with_columns(columns)
 
     def read(self, key: Key) -> Seen | None:
@@ -320,7 +321,15 @@ def truth_by(
 ) -> Truth:
     if settings.strong:
         skew = round(settings.skew_seconds * MICROS)
-        return ConditionalTruth(tables, table, clock, retries, stamp=settings.stamp, skew_micros=skew, version=version)
+        return ConditionalTruth(
+            tables,
+            table,
+            clock,
+            retries,
+            stamp=settings.stamp,
+            skew_micros=skew,
+            version=version,
+        )
     return PlainTruth(tables, table, clock, retries, settings.send_micros)
 
 
@@ -423,8 +432,11 @@ class Projector:
         due = []
         for consequence in merged_counts(count for _, count in counts):
             same = (consequence.projection.name, consequence.key)
-            places = tuple(place for place, count in counts if (count.projection.name, count.key) == same)
-            due.append(Due(consequence, places))
+            places = []
+            for place, count in counts:
+                if (count.projection.name, count.key) == same:
+                    places.append(place)
+            due.append(Due(consequence, tuple(places)))
         return due
 
     def _uncounted(self, batch: Sequence[Committed]) -> list[Due]:
