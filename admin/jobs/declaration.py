@@ -19,7 +19,15 @@ from mailmend.model.texts import similar_name
 
 T = TypeVar("T")
 
-COMMANDS: Final = ("check", "repair messages", "repair lags", "repair queues", "repair blobs", "queue sweep")
+COMMANDS: Final = (
+    "check",
+    "repair messages",
+    "repair tables",
+    "repair lags",
+    "repair queues",
+    "repair blobs",
+    "queue sweep",
+)
 LONGEST: Final = timedelta(hours=12)
 LONGEST_MAX: Final = timedelta(days=7)
 _NAME: Final = re.compile(r"[a-z][a-z0-9-]{0,38}[a-z0-9]|[a-z]")

@@ -270,3 +270,23 @@ def test_a_table_that_has_the_name_of_a_word_is_quoted(shop: Shop) -> None:
     shop.altered(Table("messages", USERS.columns), BY_EMAIL)
     ended = shop.shell("check", '"messages"', "users_by_email", *ON, *AT_ONCE, "--json")
     assert ended.json["scanned"] == {"messages": 0, "users_by_email": 6}
+
+
+def test_a_job_mends_declared_tables(shop: Shop, tmp_path: Path) -> None:
+    repair = f"repair tables --projections {shop.file} {' '.join(AT_ONCE)}"
+    config = tmp_path / "config.toml"
+    config.write_text(f'[jobs.shop]\ncommand = "{repair}"\nschedule = "30 2 * * *"\n')
+
+    ended = shop.shell("--config", str(config), "jobs", "run", "shop", *ON)
+
+    assert ended.code == 0, ended.err
+    assert shop.rows() == shop.rows(USERS)
+
+
+def test_metrics_name_declared_tables(shop: Shop, tmp_path: Path) -> None:
+    file = tmp_path / "shop.prom"
+
+    shop.check("--metrics-file", str(file))
+
+    drift = [line for line in file.read_text().splitlines() if "users_by_email" in line]
+    assert any('verdict="PROJECT"' in line for line in drift), drift

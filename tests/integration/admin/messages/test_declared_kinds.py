@@ -1,0 +1,140 @@
+"""Every kind of projection of a declared truth on a real Cassandra: written, damaged, found, mended and put back."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+import mailmend
+from mailmend.cql.driver.session import Keyspace, connect
+from mailmend.model.keyspace import Schema
+from mailmend.model.operations import Change, Count, Put, Remove, Scan
+from mailmend.model.table import Row, Table, columns
+from tests.support.commands import CommandLine, command_line, contact_of
+from tests.support.keyspaces import created, dropped
+from tests.support.servers import CassandraServer
+
+pytestmark = [pytest.mark.cassandra]
+
+USERS = Table("users", columns("id uuid", regular="email text, team text, name text, tags set<text>"))
+BY_EMAIL = Table("by_email", columns("email text", regular="id uuid, team text, name text, tags set<text>"))
+LEADS = Table("leads", columns("team text", "id uuid"))
+TAGS = Table("tags", columns("team text", regular="tags set<text>"))
+COUNTS = Table("counts", columns("team text", regular="total counter, named counter"))
+PROJECTIONS = (BY_EMAIL, LEADS, TAGS, COUNTS)
+DECLARED = """
+[truth.users.mirror.by_email]
+
+[truth.users.filter.leads]
+when = { name = "lead" }
+
+[truth.users.union.tags]
+column = "tags"
+
+[truth.users.count.counts]
+counters = { total = {}, named = { name = { null = false } } }
+"""
+
+
+def user(number: int, **cells: Any) -> Row:
+    return {"id": UUID(int=number), "email": f"u{number}@shop", "team": "red", **cells}
+
+
+@dataclass(frozen=True, slots=True)
+class Shop:
+    """The keyspace, a shell in front of it, and the file that declares its tables."""
+
+    tables: Keyspace
+    mailmend: CommandLine
+    file: Path
+
+    def found(self) -> tuple[int, Mapping[str, Mapping[str, int]]]:
+        ended = self.mailmend("check", "--projections", str(self.file), "--engine", "local", "--json")
+        assert ended.code in (0, 1), ended.err
+        return ended.code, ended.json["findings"]
+
+    def rows(self) -> dict[str, list[Row]]:
+        found = {}
+        for table in PROJECTIONS:
+            rows = [dict(row) for row in self.tables.scan(Scan(table, table.names))]
+            found[table.name] = sorted(rows, key=str)
+        return found
+
+
+@pytest.fixture
+def shop(cassandra: CassandraServer, tmp_path: Path) -> Iterator[Shop]:
+    """Four users, written by a program; two have moved to another address or team since."""
+    name = cassandra.keyspace()
+    ledger = f"{name}_ledger"
+    file = tmp_path / "shop.toml"
+    file.write_text(DECLARED)
+    where = {"MAILMEND_KEYSPACE": name, "MAILMEND_LEDGER_KEYSPACE": ledger}
+    for command in ("CHECK", "REPAIR_TABLES"):
+        where[f"MAILMEND_{command}_DELAY"] = "0"
+        where[f"MAILMEND_{command}_NO_WRITERS"] = "1"
+    with connect(contact_of(cassandra)) as cluster:
+        tables = created(cluster, name, Schema((), (USERS, *PROJECTIONS)))
+        written(cassandra, name, file)
+        yield Shop(tables, command_line(tmp_path, cassandra, **where), file)
+        dropped(cluster, (name, ledger))
+
+
+def written(cassandra: CassandraServer, keyspace: str, file: Path) -> None:
+    with mailmend.open(
+        host=cassandra.host,
+        port=cassandra.port,
+        keyspace=keyspace,
+        ledger_keyspace=f"{keyspace}_ledger",
+    ) as opened:
+        users = opened.writer("users", file)
+        users.put(user(1, name="lead", tags=frozenset({"a", "b"})))
+        users.put(user(2, name="hand", tags=frozenset({"b"})))
+        users.put(user(3, name="hand"))
+        users.put({"id": UUID(int=4)})
+        users.change({"id": UUID(int=2)}, {"email": "moved@shop", "tags": frozenset({"c"})})
+        users.change({"id": UUID(int=3)}, {"team": "blue", "name": None})
+        users.change({"id": UUID(int=4)}, {"email": "u4@shop", "team": "blue"})
+        users.put(user(5))
+        users.delete({"id": UUID(int=5)})
+
+
+def test_a_writer_leaves_no_drift_in_any_kind(shop: Shop) -> None:
+    assert shop.found() == (0, {})
+    rows = shop.rows()
+    assert [row["email"] for row in rows["by_email"]] == ["moved@shop", "u1@shop", "u3@shop", "u4@shop"]
+    counted = {row["team"]: (row["total"], row["named"] or 0) for row in rows["counts"]}
+    assert counted == {"red": (2, 2), "blue": (2, 0)}
+
+
+def test_damage_of_every_kind_is_mended_and_put_back(shop: Shop) -> None:
+    sound = shop.rows()
+    shop.tables.write(Remove(BY_EMAIL, ("u1@shop",)))
+    shop.tables.write(Remove(LEADS, ("red", UUID(int=1))))
+    shop.tables.write(Put(LEADS, {"team": "blue", "id": UUID(int=3)}))
+    shop.tables.write(Change(TAGS, ("red",), take={"tags": frozenset({"a"})}))
+    shop.tables.write(Count(COUNTS, ("red",), {"total": 5}))
+    damaged = shop.rows()
+    code, found = shop.found()
+    assert (code, found) == (
+        1,
+        {
+            "by_email": {"PROJECT": 1},
+            "leads": {"PROJECT": 1, "WITHDRAW": 1},
+            "tags": {"AMEND": 1},
+            "counts": {"AMEND": 1},
+        },
+    )
+
+    repaired = shop.mailmend("repair", "--projections", str(shop.file), "--engine", "local", "--json")
+
+    assert repaired.code == 0, repaired.err
+    assert shop.rows() == sound
+    assert shop.found() == (0, {})
+
+    undone = shop.mailmend("undo", repaired.json["run"], "--no-writers", "--json")
+
+    assert undone.code == 0, undone.err
+    assert shop.rows() == damaged
