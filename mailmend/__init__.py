@@ -135,6 +135,9 @@ if TYPE_CHECKING:
     from mailmend.model.projections.findings import Finding as Finding
     from mailmend.model.projections.findings import Suspect as Suspect
     from mailmend.model.projections.projection import Mirror as Mirror
+    from mailmend.model.projections.valued import Bound as Bound
+    from mailmend.model.projections.valued import Bounds as Bounds
+    from mailmend.model.projections.valued import Numbers as Numbers
     from mailmend.model.projections.verdicts import Reason as Reason
     from mailmend.model.projections.verdicts import Verdict as Verdict
     from mailmend.model.projections.verdicts import Why as Why
@@ -143,6 +146,7 @@ if TYPE_CHECKING:
     from mailmend.model.table import Compaction as Compaction
     from mailmend.model.table import Kind as Kind
     from mailmend.model.table import Table as Table
+    from mailmend.model.transforms import Transform as Transform
     from mailmend.opening import AsyncMailmend as AsyncMailmend
     from mailmend.opening import Mailmend as Mailmend
     from mailmend.opening import open as open  # noqa: A004 - read as mailmend.open
@@ -296,8 +300,10 @@ _NAMES_IN: Final = {
     ),
     "mailmend.model.projections.findings": ("Excess", "Finding", "Suspect"),
     "mailmend.model.projections.projection": ("Mirror",),
+    "mailmend.model.projections.valued": ("Bound", "Bounds", "Numbers"),
     "mailmend.model.projections.verdicts": ("Reason", "Verdict", "Why"),
     "mailmend.model.table": ("Canonical", "Column", "Compaction", "Kind", "Table"),
+    "mailmend.model.transforms": ("Transform",),
     "mailmend.opening": ("AsyncMailmend", "Mailmend", "open", "open_async"),
     "mailmend.repair.binding": ("MissingColumn",),
     "mailmend.repair.decisions.engines": ("Engine",),

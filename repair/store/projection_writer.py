@@ -12,7 +12,7 @@ of its projections may be left; a check finds that row.
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from mailmend.model.errors import CannotReach, Contended, UnknownRow, WrongUse
@@ -71,7 +71,8 @@ class ProjectionWriter:
         settings: how to write; None: conditionally.
 
     Raises:
-        WrongUse: the truth or a projection has a list or a map that is not frozen.
+        WrongUse: the truth or a projection has a list or a map that is not frozen, or a projection
+            has a number, a maximum or a minimum of a group.
     """
 
     def __init__(
@@ -85,8 +86,12 @@ class ProjectionWriter:
     ) -> None:
         if settings is None:
             settings = DEFAULTS
-        self.truth = families[0].truth
+        self._computing = families[0].truth
+        self.truth = self._computing.with_columns(
+            column for column in self._computing.columns if column.computed is None
+        )
         _refuse_lists_and_maps(families)
+        _refuse_numbers_and_bounds(families)
         self._settings = settings
         self._retries = Retries(clock, settings.retries)
         self._truth = truth_by(settings, tables, self.truth, clock, self._retries, version=None)
@@ -168,7 +173,7 @@ class ProjectionWriter:
                 made = self._written(seen, after)
             if made is None:
                 return None
-            (propagation,) = self._projector.project([made])
+            (propagation,) = self._projector.project([self._computed(made)])
             if not made.sure:
                 return None
             return _written_row(propagation)
@@ -187,6 +192,19 @@ class ProjectionWriter:
             return self._truth.remove(seen)
         return self._truth.change(seen, after)
 
+    def _computed(self, made: Committed) -> Committed:
+        """The change with the cells that projections compute of its rows."""
+        before = made.before
+        if before is not None:
+            before = replace(before, row=self._computing.completed(before.row))
+        after = made.after
+        if after is not None:
+            after = self._computing.completed(after)
+        current = made.current
+        if current is not None:
+            current = self._computing.completed(current)
+        return replace(made, before=before, after=after, current=current)
+
     def _is_so(self, seen: Seen | None, after: Row | None) -> bool:
         if seen is None or after is None:
             return seen is None and after is None
@@ -198,7 +216,10 @@ class ProjectionWriter:
         try:
             yield
         except CannotReach as error:
-            rows = [row for row in (_row(seen), after) if row is not None]
+            rows = []
+            for row in (_row(seen), after):
+                if row is not None:
+                    rows.append(self._computing.completed(row))
             if self._projector.suspect(rows, error.what) is Propagation.LOST:
                 error.mend = f"{error.mend} {_UNKEPT}".strip()
             raise
@@ -252,6 +273,15 @@ def _refuse_lists_and_maps(families: Sequence[Family]) -> None:
                     f"{name} ({column.type}) cannot be written cell by cell",
                     mend="Freeze it, or write this table without a ProjectionWriter.",
                 )
+
+
+def _refuse_numbers_and_bounds(families: Sequence[Family]) -> None:
+    for family in families:
+        for group in (*family.numbers, *family.bounds):
+            raise WrongUse(
+                f"{group.name} has cells that follow from all rows of a group",
+                mend="Declare it in a file of its own, which a scheduled repair mends.",
+            )
 
 
 def _written_row(propagation: Propagation) -> WrittenRow:

@@ -23,7 +23,7 @@ SIGNATURE_MAX = 100
 HEADING = "Python Library Documentation: "
 """Of pydoc's own: it names the module."""
 
-DECLARATIONS = ("Family", "Mirror", "Filter", "Union", "Counts", "Content")
+DECLARATIONS = ("Family", "Mirror", "Filter", "Union", "Counts", "Numbers", "Bounds", "Content")
 """Their fields are public. Their methods are the rules of a repair, which it calls itself."""
 
 OPENED = (

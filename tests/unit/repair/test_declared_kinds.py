@@ -101,6 +101,10 @@ def test_groups_and_contents_are_with_the_first_mirror() -> None:
         ('[truth.users.union.tags_of]\ncolumn = "ids"', "users.ids is of type set<uuid>"),
         ('[truth.users.union.tags_of]\ncolumn = "tag"', "users has no column tag"),
         ("[truth.users.count.counts_of]\ncounters = { all_of = {} }", "no column all_of"),
+        (
+            '[truth.users.count.counts_of]\ncounters = { total = {} }\nrenamed = { team = "state" }',
+            "the rows of a group of counts_of are not kept together",
+        ),
         ("[truth.users.count.tags_of]\ncounters = { tags = {} }", "tags_of.tags is not a counter"),
         ("[truth.users.content.by_state]", "the key of by_state is not the partition key"),
         ("[truth.users.mirror.counts_of]", "counts_of has counters"),
@@ -114,3 +118,10 @@ def test_a_truth_without_mirror_is_refused() -> None:
     declared = read_declaration(filtered("{}"), "shop.toml")
     with pytest.raises(DoesNotFit, match="has no mirror, which leads to its rows"):
         declared_families("shop", declared, LIVE)
+
+
+def test_a_count_is_with_the_mirror_that_keeps_its_groups_together() -> None:
+    text = '[truth.users.count.counts_of]\ncounters = { total = {} }\nrenamed = { team = "state" }\n'
+    first, second = families("[truth.users.mirror.by_state]\n" + text)
+    assert first.counts == ()
+    assert [found.name for found in second.counts] == ["counts_of"]

@@ -302,3 +302,29 @@ def test_a_table_with_a_list_is_refused() -> None:
 
     with pytest.raises(WrongUse, match=r"users\.names"):
         ProjectionWriter(MemoryTables(lambda: 0), families, LagList(), VirtualClock())
+
+
+def test_a_computed_column_follows_too() -> None:
+    mails = Table("by_mail", columns("mail text", "id uuid"))
+    declared = '[truth.users.mirror.by_mail]\ncomputed = { mail = { lower = "email" } }'
+    live = Schema((), (USERS, mails))
+    families = declared_families("shop", read_declaration(declared), live)
+    clock = VirtualClock()
+    tables = MemoryTables(clock.micros)
+    writer = ProjectionWriter(tables, families, LagList(), clock)
+
+    writer.put(user(email="Ann@X"))
+    writer.change(KEY, {"email": "Bob@X"})
+
+    rows = list(tables.scan(Scan(mails, mails.names)))
+    assert [row["mail"] for row in rows] == ["bob@x"]
+    assert writer.read(KEY) == user(email="Bob@X", team=None, name=None, tags=None)
+
+
+def test_a_table_that_follows_from_whole_groups_is_refused() -> None:
+    sizes = Table("sizes", columns("team text", regular="total bigint"))
+    declared = "[truth.users.mirror.by_team]\n[truth.users.count.sizes]\ncounters = { total = {} }"
+    families = declared_families("shop", read_declaration(declared), Schema((), (USERS, BY_TEAM, sizes)))
+
+    with pytest.raises(WrongUse, match="sizes has cells that follow from all rows of a group"):
+        ProjectionWriter(MemoryTables(lambda: 0), families, LagList(), VirtualClock())

@@ -21,12 +21,15 @@ pytestmark = [pytest.mark.cassandra]
 
 USERS = Table("users", columns("id uuid", regular="email text, team text, name text, tags set<text>"))
 BY_EMAIL = Table("by_email", columns("email text", regular="id uuid, team text, name text, tags set<text>"))
+BY_TEAM = Table("by_team", columns("team text", "id uuid", regular="email text"))
 LEADS = Table("leads", columns("team text", "id uuid"))
 TAGS = Table("tags", columns("team text", regular="tags set<text>"))
 COUNTS = Table("counts", columns("team text", regular="total counter, named counter"))
-PROJECTIONS = (BY_EMAIL, LEADS, TAGS, COUNTS)
+PROJECTIONS = (BY_EMAIL, BY_TEAM, LEADS, TAGS, COUNTS)
 DECLARED = """
 [truth.users.mirror.by_email]
+
+[truth.users.mirror.by_team]
 
 [truth.users.filter.leads]
 when = { name = "lead" }
