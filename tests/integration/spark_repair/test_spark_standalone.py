@@ -189,9 +189,12 @@ def test_executors_without_a_common_folder_stage_in_a_bucket(
 def test_executors_together_keep_a_limit_and_hear_of_a_higher_one_while_they_read(
     standalone: SparkCluster, cassandra: CassandraServer, keyspace: str, tmp_path: Path
 ) -> None:
-    """5,900 rows are read, in two minutes at 50 a second; after ten seconds somebody allows more."""
+    """5,900 rows at 10 a second are ten minutes; once the first are read, the run is allowed more.
+
+    A run that did not hear of it would still read when the patience is over, also on a busy machine.
+    """
     where = ("--master", standalone.master, *settings("--spark-conf", SMALL), *place(cassandra, keyspace))
-    command = [sys.executable, "-m", "mailmend", "repair", "messages", *QUICK, "--rows-per-second", "50", *where]
+    command = [sys.executable, "-m", "mailmend", "repair", "messages", *QUICK, "--rows-per-second", "10", *where]
     environment = environment_of(tmp_path, standalone.python)
     with subprocess.Popen(command, env=environment, cwd=tmp_path, text=True, stdout=-1, stderr=-1) as process:
         assert process.stderr is not None
@@ -200,7 +203,7 @@ def test_executors_together_keep_a_limit_and_hear_of_a_higher_one_while_they_rea
         mailmend = command_line(tmp_path, cassandra, **names)
         (run,) = mailmend("runs", "list", "--json").json["runs"]
         assert mailmend("jobs", "set", run["run"], "--rows-per-second", "50000").code == 0
-        out, err = process.communicate(timeout=75)
+        out, err = process.communicate(timeout=300)
 
     rows = int(re.sub(r"scan: ([\d,]+).*\n", r"\1", line).replace(",", ""))
     assert 0 < rows < 2_000, f"what is read ahead is among them: {line}"

@@ -60,9 +60,9 @@ class Shop:
         return ended.code, ended.json["findings"]
 
     def rows(self) -> dict[str, list[Row]]:
-        found = {}
+        found: dict[str, list[Row]] = {}
         for table in PROJECTIONS:
-            rows = [dict(row) for row in self.tables.scan(Scan(table, table.names))]
+            rows: list[Row] = [dict(row) for row in self.tables.scan(Scan(table, table.names))]
             found[table.name] = sorted(rows, key=str)
         return found
 
