@@ -1,0 +1,148 @@
+"""Computed columns and values by group, on a real Cassandra: found, mended and put back."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from mailmend.cql.driver.session import CassandraCluster, Keyspace, connect
+from mailmend.model.keyspace import Schema
+from mailmend.model.operations import Put, Remove, Scan
+from mailmend.model.table import Row, Table, UserType, columns
+from tests.support.commands import CommandLine, command_line, contact_of
+from tests.support.keyspaces import created, dropped
+from tests.support.servers import CassandraServer
+
+pytestmark = [pytest.mark.cassandra]
+
+ADDRESS = UserType("address", (("city", "text"), ("zip", "int")))
+EVENTS = Table(
+    "events",
+    columns("person int", "id timeuuid", "at timestamp, email text, doc text, home frozen<address>, size int"),
+)
+BY_DAY = Table(
+    "events_by_day",
+    columns("day date, region text, slot int", "id timeuuid, person int", "hour text, mail text, city text"),
+)
+KINDS = Table("kinds", columns("kind text", "person int, id timeuuid"))
+TOTALS = Table("totals", columns("person int", regular="total bigint, note text"))
+LARGEST = Table("largest", columns("person int", regular="size int"))
+TABLES = (EVENTS, BY_DAY, KINDS, TOTALS, LARGEST)
+MIRROR = """\
+[truth.events.mirror.events_by_day]
+computed = { day = { day_of = "id" }, region = { constant = "eu" }, \
+slot = { crc32_of = "person", buckets = 4 }, hour = { hour_of = "at" }, \
+mail = { lower = "email", default = "none" }, city = { field_of = "home", field = "city" } }
+"""
+GROUPS = """\
+[truth.events.filter.kinds]
+when = {}
+computed = { kind = { json_of = "doc", path = "event.kind" } }
+
+[truth.events.count.totals]
+counters = { total = {} }
+
+[truth.events.max.largest]
+columns = { size = "size" }
+"""
+PERSONS = 5
+EVENTS_EACH = 8
+
+
+def event(person: int, number: int) -> Row:
+    """An event whose UUID is of 2024-05-31, and whose instant is of its number's hour."""
+    return {
+        "person": person,
+        "id": UUID(f"cbea{number:04x}-1f4b-11ef-8000-{person:012x}"),
+        "at": datetime(2024, 6, number, number, 30, tzinfo=UTC),
+        "email": f"Ärger{number}@SHOP",
+        "doc": f'{{"event": {{"kind": "k{number}"}}}}',
+        "home": {"city": "Ulm", "zip": number},
+        "size": number,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Shop:
+    """The keyspace of events, and a shell in front of it."""
+
+    tables: Keyspace
+    mailmend: CommandLine
+    file: Path
+
+    def found(self, engine: str = "local") -> tuple[int, Mapping[str, Mapping[str, int]]]:
+        ended = self.mailmend("check", "--projections", str(self.file), "--engine", engine, "--json")
+        return ended.code, ended.json["findings"]
+
+    def mend(self, engine: str = "local") -> Mapping[str, Any]:
+        words = ("repair", "--projections", str(self.file), "--engine", engine)
+        return self.mailmend(*words, "--json").json
+
+    def rows(self, table: Table) -> list[Row]:
+        return sorted(self.tables.scan(Scan(table, table.names)), key=str)
+
+
+@pytest.fixture
+def shop(cassandra: CassandraServer, tmp_path: Path) -> Iterator[Shop]:
+    file = tmp_path / "shop.toml"
+    file.write_text(MIRROR + GROUPS)
+    name = cassandra.keyspace()
+    ledger = f"{name}_ledger"
+    where = {"MAILMEND_KEYSPACE": name, "MAILMEND_LEDGER_KEYSPACE": ledger}
+    quiet = {"MAILMEND_CHECK_DELAY": "0", "MAILMEND_CHECK_NO_WRITERS": "1"}
+    quiet |= {"MAILMEND_REPAIR_TABLES_DELAY": "0", "MAILMEND_REPAIR_TABLES_NO_WRITERS": "1"}
+    with connect(contact_of(cassandra)) as cluster:
+        tables = made(cluster, name)
+        yield Shop(tables, command_line(tmp_path, cassandra, **where, **quiet), file)
+        dropped(cluster, (name, ledger))
+
+
+def made(cluster: CassandraCluster, name: str) -> Keyspace:
+    """The keyspace with its events, and none of their copies."""
+    tables = created(cluster, name, Schema((ADDRESS,), TABLES))
+    for person in range(PERSONS):
+        for number in range(1, EVENTS_EACH + 1):
+            tables.write(Put(EVENTS, event(person, number)))
+    return tables
+
+
+NUMBER = PERSONS * EVENTS_EACH
+MISSING = {
+    "events_by_day": {"PROJECT": NUMBER},
+    "kinds": {"PROJECT": NUMBER},
+    "totals": {"PROJECT": PERSONS},
+    "largest": {"PROJECT": PERSONS},
+}
+
+
+def test_what_is_computed_is_mended_and_put_back(shop: Shop) -> None:
+    # Given
+    assert shop.found() == (1, MISSING)
+    assert shop.mend()["fixed"] == {"PROJECT": 2 * NUMBER + 2 * PERSONS}
+    assert shop.found() == (0, {})
+    copy = shop.rows(BY_DAY)[0]
+    assert (copy["day"], copy["region"], copy["city"]) == (date(2024, 5, 31), "eu", "Ulm")
+    assert (copy["hour"][:8], copy["mail"][:5]) == ("2024-06-", "ärger")
+    shop.tables.write(Put(BY_DAY, {**copy, "mail": "Ärger1@SHOP"}))
+    shop.tables.write(Remove(EVENTS, (4, event(4, 8)["id"])))
+    shop.tables.write(Put(TOTALS, {"person": 1, "total": 99, "note": "n"}))
+    shop.tables.write(Put(LARGEST, {"person": 2, "size": 3}))
+    before = [shop.rows(table) for table in TABLES]
+
+    # When
+    code, found = shop.found()
+    repaired = shop.mend()
+
+    # Then
+    assert (code, found["events_by_day"]) == (1, {"AMEND": 1, "WITHDRAW": 1})
+    assert (found["kinds"], found["totals"]) == ({"WITHDRAW": 1}, {"AMEND": 2})
+    assert found["largest"] == {"AMEND": 1}
+    assert shop.found() == (0, {})
+    assert {"person": 1, "total": EVENTS_EACH, "note": "n"} in shop.rows(TOTALS)
+    assert {"person": 4, "size": 8} in shop.rows(LARGEST)
+    assert shop.mailmend("undo", repaired["run"], "--json").code == 0
+    assert [shop.rows(table) for table in TABLES] == before
