@@ -126,7 +126,7 @@ class Source:
         reader = self.session.read.format(_FORMAT).options(**read_options(self))
         rows = opened(reader.options(keyspace=name_of(self.keyspace), table=table.name))
         rules = dict(table.computed)
-        wanted = rows.select(*(_cell(rules.get(name), name).alias(name) for name in columns))
+        wanted = rows.select(*(read_cell(rules.get(name), name).alias(name) for name in columns))
         held = paced(wanted, self.rows_per_second, self.throttle)
         if self.throttle is None or runs_here(str(self.session.sparkContext.master)):
             return held
@@ -151,7 +151,7 @@ class Source:
         self.session.conf.set(SHUFFLE_PARTS, str(parts))
 
 
-def _cell(rule: Transform | None, name: str) -> Expression:
+def read_cell(rule: Transform | None, name: str) -> Expression:
     """A column of the server, or a computed one."""
     if rule is None:
         return sf.col(name)

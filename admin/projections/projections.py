@@ -129,7 +129,8 @@ def _reads(families: Sequence[Family], sizes: Mapping[str, TableSize]) -> tuple[
     reads = []
     for family in families:
         for table, columns in family.columns_read.values():
-            reads.append(TableRead(table.spelling, columns, estimated_rows(sizes.get(table.name))))
+            rows = estimated_rows(sizes.get(table.name))
+            reads.append(TableRead(table.spelling, table.stored(columns), rows))
     return tuple(reads)
 
 

@@ -16,6 +16,7 @@ BY_NAME = Table("users_by_name", columns("full_name text", "user_id uuid", "emai
 LOGINS = Table("logins", columns("day date", "at timestamp"))
 SHOP = Schema((), (USERS, BY_EMAIL, BY_NAME, LOGINS))
 DECLARED = '[truth.users.mirror.users_by_email]\nleft_out = ["name"]\n'
+LOWERED = '[truth.users.mirror.users_by_email]\ncomputed = { email = { lower = "email" } }\n'
 IN_SHOP = ("--keyspace", "shop")
 
 
@@ -53,6 +54,19 @@ class TestVerify:
             }
         ]
         assert [read["table"] for read in found["reads"]] == ["users", "users_by_email"]
+
+    def test_a_computed_column_is_named_by_its_transform_and_read_by_its_source(
+        self,
+        mailmend: CommandLine,
+        file: Path,
+    ) -> None:
+        file.write_text(LOWERED)
+        found = mailmend("projections", "verify", str(file), *IN_SHOP, "--json").json
+        (mirror,) = found["projections"]
+        assert mirror["key"] == {"email": "lower(email)"}
+        assert sorted(found["reads"][0]["columns"]) == ["email", "name", "user_id"]
+        unseen = {(each["table"], each["why"]) for each in found["unseen"]}
+        assert ("users_by_email", "a row of users without email has no row there") in unseen
 
     def test_what_a_check_cannot_see_is_named(self, mailmend: CommandLine, file: Path) -> None:
         found = mailmend("projections", "verify", str(file), *IN_SHOP, "--json").json
@@ -102,6 +116,11 @@ class TestShow:
 
     def test_scripts_get_the_canonical_text(self, mailmend: CommandLine, file: Path) -> None:
         assert mailmend("projections", "show", str(file), "--json").json["text"] == DECLARED
+
+    def test_a_transform_is_a_rule(self, mailmend: CommandLine, file: Path) -> None:
+        file.write_text(LOWERED)
+        (mirror,) = mailmend("projections", "show", str(file), "--json").json["projections"]
+        assert mirror["lines"] == ['computed = { email = { lower = "email" } }']
 
     def test_a_file_that_cannot_be_used_is_wrong_use(self, mailmend: CommandLine, file: Path) -> None:
         file.write_text("[truth.users]")
