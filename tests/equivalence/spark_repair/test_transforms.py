@@ -19,6 +19,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from mailmend.model.projections.family import Family
+from mailmend.model.projections.projection import Mirror
+from mailmend.model.table import Table, columns, computed_column
 from mailmend.model.transforms import (
     ConstantCell,
     FieldCell,
@@ -30,7 +33,16 @@ from mailmend.model.transforms import (
     TimeUnit,
     Transform,
 )
-from mailmend.spark_repair.suspects import cell_of
+from mailmend.spark_repair.source import read_cell
+from mailmend.spark_repair.suspects import (
+    cell_of,
+    place_suspects,
+    placed_frame,
+    places,
+    spread,
+    truth_frame,
+    with_truth_keys,
+)
 from mailmend.spark_repair.transforms import is_rendered, rendered
 from tests.equivalence.spark_repair.test_canonical_forms import drawn
 from tests.support.thorough import share
@@ -145,3 +157,54 @@ def test_every_letter_has_one_small_form(spark: SparkSession) -> None:
 
 def test_a_json_path_is_left_to_the_other_engine() -> None:
     assert not is_rendered(JsonCell(source="letters", type="text", path=("a",)))
+
+
+DAY = computed_column(TimeBucket(source="born", type="text", unit=TimeUnit.DAY, of_uuid=True))
+REGION = computed_column(ConstantCell(source=None, type="text", value="eu.west"))
+SMALL = computed_column(LowerCase(source="letters", type="text", default="no.ne"))
+STORED = columns("born timeuuid", regular="letters text")
+EVENTS = Table("events", (*STORED, DAY, REGION, SMALL))
+COPIES = Table("copies", columns("day text, region text", "born timeuuid", "small text"))
+COMPUTED = Family(
+    Mirror(
+        EVENTS,
+        COPIES,
+        (("day", DAY.name), ("region", REGION.name), ("born", "born")),
+        COPIES.regular,
+        (("small", SMALL.name),),
+    )
+)
+
+
+def test_places_have_computed_keys(spark: SparkSession) -> None:
+    # Given
+    truths: list[dict[str, Any]] = [
+        {"born": born_at(0x1EF1F4BCBEA0000 + number), "letters": None} for number in range(3)
+    ]
+    truths[1]["letters"] = "BIG"
+    copies = [COMPUTED.mirror.row_of(EVENTS.completed(row)) for row in truths]
+    copies[1]["small"] = "BIG"
+    copies[2]["region"] = "us"
+    rules = dict(EVENTS.computed)
+    raw = spark.createDataFrame([(str(row["born"]), row["letters"]) for row in truths], "born string, letters string")
+    stored = spark.createDataFrame(
+        [tuple(map(for_spark, row.values())) for row in copies],
+        "day string, region string, born string, small string",
+    )
+
+    # When
+    rows = raw.select(*(read_cell(rules.get(name), name).alias(name) for name in EVENTS.names))
+    truth = truth_frame(COMPUTED, rows, accept_torn=False)
+    placed = placed_frame(COMPUTED, COMPUTED.mirror, stored)
+    known = places([COMPUTED.mirror], COMPUTED, truth, [placed])
+    wrong = place_suspects(COMPUTED, [COMPUTED.mirror], known)
+    found = spread([COMPUTED.mirror], with_truth_keys(COMPUTED, [COMPUTED.mirror], wrong, truth)).collect()
+
+    # Then
+    day = copies[0]["day"]
+    ids = [str(row["born"]) for row in truths]
+    assert {(row["verdict"], *row["key"]): row["truth_keys"] for row in found} == {
+        ("AMEND", day, "eu.west", ids[1]): [[ids[1]]],
+        ("PROJECT", day, "eu.west", ids[2]): [[ids[2]]],
+        ("WITHDRAW", day, "us", ids[2]): [],
+    }

@@ -146,3 +146,13 @@ def test_what_is_computed_is_mended_and_put_back(shop: Shop) -> None:
     assert {"person": 4, "size": 8} in shop.rows(LARGEST)
     assert shop.mailmend("undo", repaired["run"], "--json").code == 0
     assert [shop.rows(table) for table in TABLES] == before
+
+
+@pytest.mark.spark
+@pytest.mark.thorough
+def test_spark_computes_the_same_copies(shop: Shop) -> None:
+    shop.file.write_text(MIRROR)
+    assert shop.found("spark") == (1, {"events_by_day": {"PROJECT": NUMBER}})
+    shop.mend("spark")
+    assert shop.found("spark") == (0, {})
+    assert shop.found("local") == (0, {})
