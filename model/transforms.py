@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Any, Final
 from uuid import UUID
 
-Constant = bool | int | str | UUID
+BoundConstant = bool | int | str | UUID
 """A value that a declaration gives."""
 
 TEXT_TYPES: Final = frozenset({"ascii", "text", "varchar"})
@@ -46,7 +46,7 @@ class Transform:
 
     source: str | None
     type: str
-    default: Constant | None = None
+    default: BoundConstant | None = None
 
     def of(self, cell: Any) -> Any:
         """The result for a cell that is not null; may be null."""
@@ -86,7 +86,7 @@ def _safe(found: re.Match[str]) -> str:
     return f"%{ord(found[0]):x};"
 
 
-def _shown(value: Constant) -> str:
+def _shown(value: BoundConstant) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return str(value)
@@ -96,7 +96,7 @@ def _shown(value: Constant) -> str:
 class ConstantCell(Transform):
     """The same value in every row."""
 
-    value: Constant
+    value: BoundConstant
 
     def of(self, cell: Any) -> Any:  # noqa: ARG002 - it depends on no cell
         return self.value

@@ -137,7 +137,7 @@ def _may_be_left_out_of(families: Iterable[Family]) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class BoundFamilies:
     """Families restricted to what a live keyspace has, and what it lacks.
 
     Attributes:
@@ -161,7 +161,7 @@ class Bound:
         return self.families
 
 
-def bound(keyspace: str, live: Schema, families: Iterable[Family], without: Collection[str] = ()) -> Bound:
+def bound(keyspace: str, live: Schema, families: Iterable[Family], without: Collection[str] = ()) -> BoundFamilies:
     wanted = tuple(families)
     there = bind(keyspace, live, wanted, without)
     expected = set(without)
@@ -174,7 +174,7 @@ def bound(keyspace: str, live: Schema, families: Iterable[Family], without: Coll
             if projection.table.name not in expected:
                 unseen.append(projection.name)
     model = recognise(live).generation.schema
-    return Bound(
+    return BoundFamilies(
         there,
         _missing_columns(model, live, wanted, without),
         _missing_tables(model, live, wanted, without),
@@ -182,7 +182,7 @@ def bound(keyspace: str, live: Schema, families: Iterable[Family], without: Coll
     )
 
 
-def _lost(keyspace: str, found: Bound, *, may_leave_out: bool) -> SchemaMismatch:
+def _lost(keyspace: str, found: BoundFamilies, *, may_leave_out: bool) -> SchemaMismatch:
     leave = dict.fromkeys(found.missing_tables)
     for column in found.missing_columns:
         if column.table in (MESSAGES.truth.spelling, MESSAGES.mirror.name):

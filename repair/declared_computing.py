@@ -24,6 +24,7 @@ from mailmend.model.table import Column, Kind, Table, spellings
 from mailmend.model.texts import names_instead
 from mailmend.model.transforms import (
     TEXT_TYPES,
+    BoundConstant,
     ConstantCell,
     FieldCell,
     HashBucket,
@@ -34,7 +35,6 @@ from mailmend.model.transforms import (
     TimeUnit,
     Transform,
 )
-from mailmend.model.transforms import Constant as BoundConstant
 
 _RANGES: Final = {"tinyint": 7, "smallint": 15, "int": 31, "bigint": 63}
 _WHOLE: Final = "a whole number that the type holds"

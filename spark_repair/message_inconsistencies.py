@@ -40,7 +40,7 @@ from mailmend.model.table import Table
 from mailmend.repair.clock import SystemClock
 from mailmend.repair.log_fields import with_log_fields
 from mailmend.repair.mending.engine import Detection, RepairSettings
-from mailmend.repair.mending.generators import SHOWN_MAX, BehindGenerator, Generators, Numbers, in_order
+from mailmend.repair.mending.generators import SHOWN_MAX, BehindGenerator, Generators, HighestNumbers, in_order
 from mailmend.repair.mending.throttle import Throttle
 from mailmend.repair.staging.area import StagingArea
 from mailmend.spark_repair import fixing
@@ -120,7 +120,7 @@ class _Found:
     family: Family
     scanned: Mapping[str, int]
     counts: Mapping[str, Counter[Verdict]]
-    numbers: Mapping[MailboxId, Numbers]  # of mailboxes whose generators look behind
+    numbers: Mapping[MailboxId, HighestNumbers]  # of mailboxes whose generators look behind
     few: Sequence[Suspect] = ()
     many: DataFrame | None = None
 
@@ -355,7 +355,7 @@ class _Suspicious:
         wrong = _number(counts, (self.family.mirror, *self.family.filters))
         return self._suspects(keyed=bool(wrong))
 
-    def numbers_behind(self, source: Source) -> dict[MailboxId, Numbers]:
+    def numbers_behind(self, source: Source) -> dict[MailboxId, HighestNumbers]:
         """The mailboxes whose generators look behind; the rows are held by now, so the generators are read after them.
 
         A staged scan began long ago: generators are read from their tables all the same.
@@ -385,7 +385,7 @@ _IN_USE = {MESSAGE_COUNTER.name: "uid", MODSEQ.name: "modseq"}
 
 def numbers_behind(
     source: Source, family: Family, truth: DataFrame, mirror_only: DataFrame
-) -> dict[MailboxId, Numbers]:
+) -> dict[MailboxId, HighestNumbers]:
     """The mailboxes that have a number which a generator did not give, at most `SHOWN_MAX`, with their numbers.
 
     Args:
@@ -412,7 +412,7 @@ def numbers_behind(
 
 
 def confirmed(
-    contact: Contact, keyspace: str, family: Family, numbers: Mapping[MailboxId, Numbers]
+    contact: Contact, keyspace: str, family: Family, numbers: Mapping[MailboxId, HighestNumbers]
 ) -> list[BehindGenerator]:
     """The generators of these mailboxes that a look of this process still shows behind; no look without mailboxes."""
     if not numbers:
@@ -444,5 +444,5 @@ def _last_number(generator: Table) -> Expression:
     return sf.coalesce(cell_of(_last(generator)), sf.lit(0).cast("long"))
 
 
-def _numbers_of(row: Mapping[str, Any]) -> Numbers:
-    return Numbers(row.get("uid") or 0, row.get("modseq") or 0)
+def _numbers_of(row: Mapping[str, Any]) -> HighestNumbers:
+    return HighestNumbers(row.get("uid") or 0, row.get("modseq") or 0)

@@ -17,7 +17,7 @@ from mailmend.model.transforms import (
     SIGMA,
     TEXT_LENGTHS,
     TICKS_OF_MILLI,
-    Constant,
+    BoundConstant,
     ConstantCell,
     FieldCell,
     HashBucket,
@@ -74,7 +74,7 @@ def _of(transform: Transform, cell: Expression) -> Expression:
             raise NotImplementedError(type(transform).__name__)
 
 
-def _literal(value: Constant, cql_type: str) -> Expression:
+def _literal(value: BoundConstant, cql_type: str) -> Expression:
     if isinstance(value, UUID):
         return sf.lit(str(value))
     return sf.lit(value).cast(_SPARK_TYPES.get(cql_type, "string"))

@@ -36,7 +36,7 @@ from mailmend.model.projections.family import Family
 from mailmend.model.sizes import TableSize
 from mailmend.model.table import Table
 from mailmend.model.texts import wellformed
-from mailmend.repair.binding import Bound, bound, left_out
+from mailmend.repair.binding import BoundFamilies, bound, left_out
 from mailmend.repair.clock import SystemClock, Timing
 from mailmend.repair.decisions.engines import Engine, choose_engine, estimated_rows
 from mailmend.repair.ledger.jobs import AdminTasks, JobRuns
@@ -77,7 +77,7 @@ class OpenCluster:
         """The families as far as the live keyspace has them."""
         return self.bound(wanted).families
 
-    def bound(self, wanted: tuple[Family, ...], without: Iterable[str] = ()) -> Bound:
+    def bound(self, wanted: tuple[Family, ...], without: Iterable[str] = ()) -> BoundFamilies:
         """The families as far as the live keyspace has them, and what it lacks.
 
         Raises:

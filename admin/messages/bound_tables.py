@@ -21,7 +21,7 @@ from mailmend.model.projections.family import Family
 from mailmend.model.projections.toml_values import cql_name
 from mailmend.model.table import Table
 from mailmend.model.texts import keyspace_option, names_instead
-from mailmend.repair.binding import Bound
+from mailmend.repair.binding import BoundFamilies
 from mailmend.repair.declared import declared_families, proposed_mirror
 from mailmend.repair.ledger.declared_runs import changes_since, kept_declaration, kept_of
 from mailmend.repair.store.projection_writer import ProjectionWriter
@@ -45,7 +45,7 @@ class BoundTables:
         changes: what differs from the tables of an earlier run, each in a few words.
     """
 
-    bound: Bound
+    bound: BoundFamilies
     scope: RunScope = MAIL
     kept: Mapping[str, Any] = field(default_factory=dict)
     changes: Sequence[str] = ()
@@ -183,7 +183,7 @@ def _bound(opened: OpenCluster, declaration: Declaration, scope: RunScope) -> Bo
     live = live_schema(opened.cluster, keyspace)
     families = declared_families(keyspace, declaration, live)
     kept = kept_of(declaration, families)
-    return BoundTables(Bound(families, (), ()), replace(scope, families=families), kept)
+    return BoundTables(BoundFamilies(families, (), ()), replace(scope, families=families), kept)
 
 
 def narrowed(declaration: Declaration, name: str) -> Declaration:

@@ -25,7 +25,7 @@ from mailmend.model.catalog.left_tables import LeftTable
 from mailmend.model.errors import WrongUse
 from mailmend.model.projections.declarations import Declaration
 from mailmend.model.sizes import bytes_text
-from mailmend.repair.binding import Bound
+from mailmend.repair.binding import BoundFamilies
 from mailmend.repair.clock import read_clocks
 from mailmend.repair.decisions.engines import estimated_rows
 from mailmend.repair.mending.engine import RUNS_APART_MICROS, RepairResult, RepairSettings
@@ -114,7 +114,11 @@ class CommandResult(MendingResult):
     left_tables: tuple[LeftTable, ...] = ()
 
 
-def unseen(without: Sequence[str], bound: Bound, of_target: str | None = None) -> str | None:
+def unseen(
+    without: Sequence[str],
+    bound: BoundFamilies,
+    of_target: str | None = None,
+) -> str | None:
     """What was not looked at, in a sentence or two; None where everything was."""
     sentences = []
     if of_target:

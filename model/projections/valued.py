@@ -45,7 +45,7 @@ def rank_of(value: Any) -> Rank | None:
             return int(value.days_from_epoch) + _EPOCH.toordinal()
 
 
-class Members(NamedTuple):
+class GroupMembers(NamedTuple):
     """How the truth rows of a group are found: a scan, and its columns that are a key of the truth."""
 
     scan: Scan
@@ -78,14 +78,14 @@ class Valued(Group):
     ) -> Look:
         return look
 
-    def members(self, mirror: Mirror, key: Key) -> Members:
+    def members(self, mirror: Mirror, key: Key) -> GroupMembers:
         """The rows of a group where they are kept together (`is_kept_together`)."""
         if self.truth.partition_names == self.key_sources:
             names = self.truth.key_names
-            return Members(Scan(self.truth, names, Level.QUORUM, under=key), names)
+            return GroupMembers(Scan(self.truth, names, Level.QUORUM, under=key), names)
         own = dict(mirror.back)
         names = tuple(own[name] or name for name in self.truth.partition_names)
-        return Members(Scan(mirror.table, names, Level.QUORUM, under=key), names)
+        return GroupMembers(Scan(mirror.table, names, Level.QUORUM, under=key), names)
 
     def is_kept_together(self, mirror: Mirror) -> bool:
         """Whether the rows of a group are one partition of the truth or of the mirror."""

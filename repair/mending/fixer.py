@@ -11,26 +11,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from mailmend.model.errors import MailmendError, WrongUse
 from mailmend.model.ids import RunId
 from mailmend.model.instants import MICROS
 from mailmend.model.operations import (
-    Change,
-    ChangeIf,
     Conditional,
-    Count,
     Level,
-    Put,
-    PutIfAbsent,
     Read,
-    Remove,
-    RemoveIf,
     Scan,
     Seen,
     Write,
-    cells_of,
     lasting,
     run_out,
 )
@@ -40,11 +32,12 @@ from mailmend.model.projections.findings import Finding, RepairPolicy, Suspect, 
 from mailmend.model.projections.projection import Look, Projection
 from mailmend.model.projections.valued import Valued
 from mailmend.model.projections.verdicts import Verdict, older_than_a_day
-from mailmend.model.table import Key, Row, rows_agree
+from mailmend.model.table import Key
 from mailmend.repair.decisions.recheck import judge, rule
 from mailmend.repair.ledger.before_images import as_planned
 from mailmend.repair.ledger.runs import Ledger
 from mailmend.repair.mending.limits import Breaker, batches_at_once, side_by_side
+from mailmend.repair.mending.reading_back import joinable, shows, written_key
 
 Answers = list[Sequence[Seen]]
 _T = TypeVar("_T")
@@ -319,7 +312,7 @@ class Mending:
         for finding in batch:
             writes: list[Write] = []
             if finding.is_pending:
-                writes = [_joinable(lasting(write, now)) for write in finding.writes]
+                writes = [joinable(lasting(write, now)) for write in finding.writes]
             due.append(writes)
         own = _answered(self.mail.write_all, due)
         return [_checked(finding, answers) for finding, answers in zip(batch, own, strict=True)]
@@ -372,39 +365,6 @@ def _made_changes(finding: Finding) -> tuple[Write | Conditional, ...]:
     if not finding.is_pending:
         return ()
     return finding.changes
-
-
-def shows(change: Write | Conditional, seen: Seen | None) -> bool:
-    """Whether the row that was read back has the effect of the change."""
-    match change:
-        case Remove() | RemoveIf():
-            return seen is None
-        case Put(table=table, row=row) | PutIfAbsent(table=table, row=row):
-            return seen is not None and rows_agree(map(table.column, row), row, seen.row)
-        case Change(table=table, assign=assign) | ChangeIf(table=table, assign=assign):
-            there = cells_of(seen)
-            agree = rows_agree(map(table.column, assign), assign, there)
-            added = all(wanted <= _elements(there, name) for name, wanted in change.add.items())
-            left = any(gone & _elements(there, name) for name, gone in change.take.items())
-            return agree and added and not left
-        case _:
-            return True
-
-
-def written_key(change: Write | Conditional) -> Key:
-    if isinstance(change, Put | PutIfAbsent):
-        return change.table.key_of(change.row)
-    return change.key
-
-
-def _joinable(write: Write) -> Write:
-    if isinstance(write, Count):
-        return write
-    return replace(write, joinable=True)
-
-
-def _elements(row: Row, column: str) -> frozenset[Any]:
-    return frozenset(row.get(column) or ())
 
 
 def _checked(finding: Finding, answers: Sequence[MailmendError | None], prefix: str = "") -> Finding:

@@ -91,7 +91,7 @@ class Generators:
     clock: Clock
     keyspace: str
 
-    def behind(self, in_use: Mapping[MailboxId, "Numbers"]) -> Iterator[BehindGenerator]:
+    def behind(self, in_use: Mapping[MailboxId, "HighestNumbers"]) -> Iterator[BehindGenerator]:
         """The mailboxes whose last number is below the one in use.
 
         A generator without a row is behind as well, except in a keyspace where nothing gives numbers.
@@ -174,17 +174,17 @@ class Generators:
 
 
 @dataclass(frozen=True, slots=True)
-class Numbers:
+class HighestNumbers:
     """The highest numbers that the messages of a mailbox have."""
 
     uid: int = 0
     modseq: int = 0
 
-    def with_(self, other: "Numbers | None") -> "Numbers":
+    def with_(self, other: "HighestNumbers | None") -> "HighestNumbers":
         """The higher ones of both."""
         if other is None:
             return self
-        return Numbers(max(self.uid, other.uid), max(self.modseq, other.modseq))
+        return HighestNumbers(max(self.uid, other.uid), max(self.modseq, other.modseq))
 
     def of(self, generator: Table) -> int:
         """The number that this generator gave."""
@@ -202,8 +202,8 @@ class GeneratorWatch:
     generators: Generators
     spill: Spill | None = None
     _mailbox: UUID | None = None
-    _numbers: Numbers = Numbers()
-    _pending: dict[MailboxId, Numbers] = field(default_factory=dict)
+    _numbers: HighestNumbers = HighestNumbers()
+    _pending: dict[MailboxId, HighestNumbers] = field(default_factory=dict)
     _spilled: bool = False
 
     def add(self, mailbox: UUID, uid: int, modseq: int | None = None) -> None:
@@ -214,7 +214,7 @@ class GeneratorWatch:
         before = self._numbers
         modseq = modseq or 0
         if uid > before.uid or modseq > before.modseq:
-            self._numbers = Numbers(max(uid, before.uid), max(modseq, before.modseq))
+            self._numbers = HighestNumbers(max(uid, before.uid), max(modseq, before.modseq))
 
     def end(self) -> list[BehindGenerator]:
         """The generators behind, at most `SHOWN_MAX`; call it once, after all rows. The generators are read now."""
@@ -228,7 +228,7 @@ class GeneratorWatch:
         if self._mailbox is not None:
             mailbox = MailboxId(self._mailbox)
             self._pending[mailbox] = self._numbers.with_(self._pending.get(mailbox))
-        self._numbers = Numbers()
+        self._numbers = HighestNumbers()
         if self.spill is not None and len(self._pending) >= PENDING_MAX:
             self._put_away(self.spill)
 
@@ -238,16 +238,16 @@ class GeneratorWatch:
         self._pending = {}
         self._spilled = True
 
-    def _parts(self) -> Iterator[dict[MailboxId, Numbers]]:
+    def _parts(self) -> Iterator[dict[MailboxId, HighestNumbers]]:
         if self.spill is None or not self._spilled:
             yield self._pending
             return
         self._put_away(self.spill)
         for part in self.spill.parts():
-            numbers: dict[MailboxId, Numbers] = {}
+            numbers: dict[MailboxId, HighestNumbers] = {}
             for key, uid, modseq in part:
                 mailbox = MailboxId(UUID(bytes=key))
-                numbers[mailbox] = Numbers(uid, modseq).with_(numbers.get(mailbox))
+                numbers[mailbox] = HighestNumbers(uid, modseq).with_(numbers.get(mailbox))
             yield numbers
 
 

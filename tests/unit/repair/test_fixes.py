@@ -14,7 +14,7 @@ from mailmend.model.projections.projection import Look
 from mailmend.model.projections.verdicts import MENDABLE, Verdict
 from mailmend.model.table import Row
 from mailmend.repair.decisions.recheck import rule
-from mailmend.repair.mending.fixer import shows
+from mailmend.repair.mending.reading_back import shows
 from tests.support.clock import START
 from tests.support.repairing import LONG_AGO, MAILBOX, T, World, mirror_row, mirror_suspect, place, truth_row
 
