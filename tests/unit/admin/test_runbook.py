@@ -110,7 +110,7 @@ ERRORS_WITHOUT_PAGE = {
     # Wrong use: the message says what to write instead.
     *("WrongUse", "MissingExtra", "BadSettings", "ReplicationNeeded", "LikeAnotherKeyspace", "TablesOfOthers"),
     *("BadIdentifier", "CqlSyntaxError", "SchemaRefused", "UnsafeRequest", "UnknownKeyspace", "BadMail"),
-    *("UnknownMessage", "Delayed", "ServerNameTaken", "NotThere"),
+    *("UnknownMessage", "UnknownRow", "Delayed", "ServerNameTaken", "NotThere"),
     # This machine: the message names the file, or what to install.
     *("JavaMissing", "LocalServerError", "StateUnwritable", "ResultUnwritten"),
     # The same again.
