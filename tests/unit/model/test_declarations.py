@@ -1,5 +1,6 @@
 """A file of projections: its values, its canonical text, and its errors."""
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -254,3 +255,79 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 def test_a_truth_needs_something_that_follows_from_it() -> None:
     with pytest.raises(WrongUse, match="nothing follows"):
         DeclaredTruth("users")
+
+
+EVERY_KIND = """\
+[truth.users.mirror.by_email]
+
+[truth.users.mirror.by_team]
+
+[truth.users.filter.active]
+when = { state = "active" }
+
+[truth.users.union.tags]
+column = "tags"
+
+[truth.users.count.counts]
+counters = { total = {} }
+
+[truth.users.max.latest]
+columns = { seen_at = "seen_at" }
+
+[truth.users.min.first]
+columns = { seen_at = "seen_at" }
+
+[truth.users.content.profiles]
+"""
+
+
+@pytest.mark.parametrize(
+    ("named", "left"),
+    [
+        ("by_email", ("by_email",)),
+        ("by_team", ("by_team",)),
+        *[
+            (table, ("by_email", "by_team", table))
+            for table in ("active", "tags", "counts", "latest", "first", "profiles")
+        ],
+    ],
+)
+def test_a_mirror_is_alone_and_another_projection_has_the_mirrors(named: str, left: tuple[str, ...]) -> None:
+    """A filter, group or content is looked at through a mirror; a mirror needs nothing else."""
+    (truth,) = read_declaration(EVERY_KIND).truths
+
+    assert truth.table == truth.only(named).table
+    assert truth.only(named).projections == left
+
+
+def test_a_text_of_several_truths_reads_back_as_the_same_value() -> None:
+    """The ledger keeps such a text with a run, and the undo reads it."""
+    text = f"{SHOP}\n{EVERY_KIND.replace('truth.users', 'truth.people')}"
+    declaration = read_declaration(text)
+
+    assert [truth.table for truth in declaration.truths] == ["users", "people"]
+    assert declaration.text == text
+
+
+def test_a_declaration_has_a_truth() -> None:
+    with pytest.raises(WrongUse, match="no truth is declared"):
+        Declaration(())
+
+
+@pytest.mark.parametrize(
+    ("make", "what"),
+    [
+        (lambda: DeclaredMirror("a b"), "table name"),
+        (lambda: DeclaredTruth("a b", (DeclaredMirror("t"),)), "table name"),
+        (lambda: DeclaredMirror("t", (("a b", "c"),)), "column name"),
+        (lambda: DeclaredMirror("t", (("c", "a b"),)), "column name"),
+        (lambda: DeclaredMirror("t", (), ("a b",)), "column name"),
+        (lambda: DeclaredUnion("t", column="a b"), "column name"),
+        (lambda: DeclaredCount("t", counters=(("a b", DeclaredCondition()),)), "column name"),
+        (lambda: DeclaredTest("a b", (1,)), "column name"),
+    ],
+    ids=["table", "truth", "renamed", "source", "left out", "union", "counter", "test"],
+)
+def test_an_error_tells_the_kind_of_a_refused_name(make: Callable[[], object], what: str) -> None:
+    with pytest.raises(WrongUse, match=what):
+        make()

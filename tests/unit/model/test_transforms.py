@@ -1,6 +1,6 @@
 """Transforms in Python: what each gives, and the names of computed columns."""
 
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, timezone
 from typing import Any
 from uuid import UUID
 
@@ -161,3 +161,20 @@ def test_a_computed_column_is_no_column_of_the_server() -> None:
 def test_a_row_is_completed() -> None:
     table = USERS.with_columns((*USERS.columns, LOWER))
     assert table.completed({"id": 1, "name": "Ann"}) == {"id": 1, "name": "Ann", "lower(name)": "ann"}
+
+
+def test_an_instant_of_another_zone_is_in_the_bucket_of_its_time_in_utc() -> None:
+    berlin = timezone(timedelta(hours=2))
+    assert bucket(TimeUnit.HOUR, "text").of(NOON.astimezone(berlin)) == "2024-05-31T12"
+
+
+@pytest.mark.parametrize(
+    ("rule", "name"),
+    [
+        (ConstantCell(source=None, type="boolean", value=True), "constant(boolean true)"),
+        (SameCell(source="a", type="text", default="n.a"), "column(a) or n/a"),
+        (SameCell(source="a", type="text", default="`"), "column(a) or %60;"),
+    ],
+)
+def test_a_computed_column_is_named_by_its_transform(rule: Transform, name: str) -> None:
+    assert rule.name == name

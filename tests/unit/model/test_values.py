@@ -1,7 +1,9 @@
 """Cells are the same exactly where Cassandra stores the same, whatever Python's `==` says."""
 
-from datetime import date, time
+from datetime import UTC, date, datetime, time, timedelta, timezone
+from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -79,3 +81,37 @@ def test_rows_of_other_columns_are_not_the_same() -> None:
 def test_what_is_no_value_of_a_row_is_refused() -> None:
     with pytest.raises(TypeError, match="complex"):
         exact_form(1j)
+
+
+BERLIN = timezone(timedelta(hours=2))
+NOON = datetime(2026, 11, 29, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (float("nan"), float("nan"), True),
+        (0.0, -0.0, False),
+        (Decimal("1.0"), Decimal("1.0"), True),
+        (Decimal("1.0"), Decimal("1.00"), False),
+        (NOON, NOON.astimezone(BERLIN), True),
+        (NOON, NOON.replace(tzinfo=None), True),
+        (NOON, NOON.replace(tzinfo=BERLIN), False),
+        ({3, 10, "a"}, {"a", 10, 3}, True),
+        ([1, 2], [2, 1], False),
+        ({"a": 1, 2: 3}, {2: 3, "a": 1}, True),
+        ({"a": 1}, {"a": 2}, False),
+        (date(2026, 1, 1), date(2026, 1, 2), False),
+        (UUID(int=1), UUID(int=2), False),
+        (None, 0, False),
+    ],
+)
+def test_two_cells_are_the_same_as_cassandra_stores_them(one: object, other: object, *, same: bool) -> None:
+    assert same_value(one, other) is same
+    assert same_value(other, one) is same
+
+
+def test_days_and_times_have_the_forms_of_python_as_far_as_these_go() -> None:
+    assert date_of(date.min.toordinal() - date(1970, 1, 1).toordinal()) == date.min
+    assert date_of(date.max.toordinal() - date(1970, 1, 1).toordinal()) == date.max
+    assert time_of((61 * 60 + 1) * 10**9 + 1_000) == time(1, 1, 1, 1)

@@ -9,9 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mailmend.model.keyspace import Schema
-from mailmend.model.operations import Put, Remove
+from mailmend.model.operations import Count, Put, Remove
 from mailmend.model.projections.declaration_file import read_declaration
 from mailmend.model.projections.family import Family
+from mailmend.model.projections.findings import RepairPolicy
+from mailmend.model.projections.look import Look
 from mailmend.model.projections.valued import Bound, Bounds, Numbers
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.model.table import Key, Row, Table, columns
@@ -231,3 +233,51 @@ def test_after_a_repair_each_value_is_what_its_rows_demand(
         if user == "ann" and biggest is not None:
             known.append(biggest)
         assert (groups.cells(LAST, user) or {}).get("biggest") == max(known, default=None)
+
+
+@pytest.mark.parametrize("there", [True, False], ids=["changed", "new"])
+def test_values_are_written_with_the_stamp_of_the_run(*, there: bool) -> None:
+    """A program that writes meanwhile has later stamps, and wins."""
+    groups = Groups(MIRROR + TOTALS_TEXT)
+    groups.event(1)
+    if there:
+        groups.shop.put(TOTALS, {"user": "ann", "total": 7, "open": 1})
+    finding = groups.shop.check()["ann",]
+    family = groups.shop.family
+    (numbers,) = family.numbers
+    look = Look(
+        finding.suspect,
+        family.mirror,
+        None,
+        numbers,
+        projected=finding.projected,
+        truths=finding.truths,
+    )
+
+    fixed = numbers.fix(finding, look, RepairPolicy(), 7)
+
+    assert fixed is not None
+    assert [write.at for write in fixed.writes if not isinstance(write, Count)] == [7]
+
+
+@pytest.mark.parametrize("kind", ["bigint", "date", "int", "smallint", "timestamp", "tinyint"])
+def test_a_maximum_is_of_a_type_with_an_order(kind: str) -> None:
+    truth = Table("t", columns("user text", "id uuid", f"v {kind}"))
+    copy = Table("c", columns("id uuid", "user text"))
+    most = Table("m", columns("user text", regular=f"v {kind}"))
+    declared = read_declaration('[truth.t.mirror.c]\n[truth.t.max.m]\ncolumns = { v = "v" }')
+
+    (family,) = declared_families("shop", declared, Schema((), (truth, copy, most)))
+
+    assert [bounds.name for bounds in family.bounds] == ["m"]
+
+
+def test_a_maximum_that_is_reached_lacks_nothing() -> None:
+    (family,) = families(EVERYTHING)
+    last, first = family.bounds
+    demanded = {"seen_at": 5}
+
+    assert last.lacking(demanded, (5, None)) is None
+    assert last.lacking(demanded, (6, None)) is None
+    assert last.lacking(demanded, (4, None)) is not None
+    assert first.name == "first_seen"

@@ -27,9 +27,11 @@ from mailmend.repair.clock import Timing
 from mailmend.repair.declared import declared_families
 from mailmend.repair.mending.engine import RepairSettings
 from mailmend.repair.mending.runner import RepairTools, check
+from mailmend.repair.retries import Retries
 from mailmend.repair.scanners.local import LocalEngine
+from mailmend.repair.store.plans import guard_of
 from mailmend.repair.store.projection_writer import ProjectionWriter, WrittenRow
-from mailmend.repair.store.writes import StampSource, WriterSettings
+from mailmend.repair.store.writes import ConditionalTruth, StampSource, WriterSettings
 from tests.support.clock import VirtualClock
 from tests.support.progress import SilentProgress
 from tests.support.repairing import World
@@ -328,3 +330,23 @@ def test_a_table_that_follows_from_whole_groups_is_refused() -> None:
 
     with pytest.raises(WrongUse, match="sizes has cells that follow from all rows of a group"):
         ProjectionWriter(MemoryTables(lambda: 0), families, LagList(), VirtualClock())
+
+
+def test_a_condition_has_every_cell_that_was_read() -> None:
+    """Of a row that is its key alone only the existence is asked: absent rows equal one of nulls."""
+    seen = user(email="a@x", team=None, name=None, tags=frozenset())
+
+    assert guard_of(USERS, seen, None) == {"email": "a@x", "team": None, "name": None, "tags": None}
+    assert guard_of(USERS, user(), None) == {}
+
+
+def test_a_change_of_the_row_since_it_was_read_refuses_the_write() -> None:
+    shop = Shop()
+    shop.writer.put(user(email="a@x", tags=frozenset({"a"})))
+    truth = ConditionalTruth(shop.tables, USERS, shop.clock, Retries(shop.clock), version=None)
+    seen = truth.read((ANN,))
+    assert seen is not None
+    shop.writer.change(KEY, {"tags": frozenset({"a", "b"})})
+
+    assert truth.change(seen, {**seen.row, "email": "b@x"}) is None
+    assert truth.remove(seen) is None
