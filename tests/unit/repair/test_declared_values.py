@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mailmend.model.keyspace import Schema
-from mailmend.model.operations import Count, Put, Remove
+from mailmend.model.operations import Change, Put, Read, Remove, Seen
 from mailmend.model.projections.declaration_file import read_declaration
 from mailmend.model.projections.family import Family
-from mailmend.model.projections.findings import RepairPolicy
+from mailmend.model.projections.findings import RepairPolicy, Suspect
 from mailmend.model.projections.look import Look
 from mailmend.model.projections.valued import Bound, Bounds, Numbers
 from mailmend.model.projections.verdicts import Verdict
@@ -257,7 +257,9 @@ def test_values_are_written_with_the_stamp_of_the_run(*, there: bool) -> None:
     fixed = numbers.fix(finding, look, RepairPolicy(), 7)
 
     assert fixed is not None
-    assert [write.at for write in fixed.writes if not isinstance(write, Count)] == [7]
+    (write,) = fixed.writes
+    assert isinstance(write, Change | Put)
+    assert (isinstance(write, Change), write.at) == (there, 7)
 
 
 @pytest.mark.parametrize("kind", ["bigint", "date", "int", "smallint", "timestamp", "tinyint"])
@@ -281,3 +283,61 @@ def test_a_maximum_that_is_reached_lacks_nothing() -> None:
     assert last.lacking(demanded, (6, None)) is None
     assert last.lacking(demanded, (4, None)) is not None
     assert first.name == "first_seen"
+
+
+def test_the_sum_of_a_group_is_as_new_as_its_newest_row_and_ends_with_the_first() -> None:
+    (family,) = families(MIRROR + TOTALS_TEXT)
+    (numbers,) = family.numbers
+    look = Look(Suspect("totals", ("ann",), Verdict.AMEND), family.mirror, None, numbers)
+    members = [
+        Seen({"user": "ann", "open": True}, {"open": 9}, expires_at={"open": 50}),
+        Seen({"user": "ann", "open": False}, {"open": 5}, expires_at={"open": 100}),
+        Seen({"user": "bob", "open": True}, {"open": 99}, expires_at={"open": 1}),
+    ]
+
+    (summed,) = numbers.summed(look, members).truths
+
+    assert summed.row == {"total": 2, "open": 1}
+    assert summed.written_at == {"total": 9, "open": 9}
+    assert summed.expires_at == {"total": 50, "open": 50}
+
+
+def test_the_rows_of_a_group_are_read_under_its_key() -> None:
+    (family,) = families(MIRROR + TOTALS_TEXT + TEAMS_TEXT)
+    totals, teams = family.numbers
+
+    of_truth = totals.members(family.mirror, ("ann",))
+    of_mirror = teams.members(family.mirror, ("red",))
+
+    assert (of_truth.scan.table, of_truth.scan.under) == (family.truth, ("ann",))
+    assert (of_mirror.scan.table, of_mirror.scan.under) == (family.mirror.table, ("red",))
+    assert totals.near_reads(family.mirror, ("ann",)) == [Read(totals.table, ("ann",), times=True)]
+
+
+def test_a_report_shows_what_the_truth_demands_of_a_group() -> None:
+    groups = Groups(MIRROR + TOTALS_TEXT)
+    groups.event(1)
+    finding = groups.shop.check()["ann",]
+    (numbers,) = groups.shop.family.numbers
+
+    (shown,) = numbers.truth_rows(finding)
+
+    assert shown.row == {"user": "ann", "total": 1, "open": 1}
+    assert set(shown.written_at.values()) == {LONG_AGO}
+
+
+@pytest.mark.parametrize(
+    ("scanned", "is_blind"),
+    [({"total": 2, "open": 0}, True), ({"total": 1, "open": 0}, False), ({}, False)],
+    ids=["more rows", "the same rows", "no scan"],
+)
+def test_a_look_that_finds_other_rows_than_the_scan_is_blind(scanned: Row, *, is_blind: bool) -> None:
+    """A truth row that lacks its mirror is not found by the look at its group."""
+    (family,) = families(MIRROR + TOTALS_TEXT)
+    (numbers,) = family.numbers
+    suspect = Suspect("totals", ("ann",), Verdict.AMEND, wanted=scanned)
+    look = Look(suspect, family.mirror, None, numbers)
+
+    looked = numbers.summed(look, [Seen({"user": "ann", "open": False}, {})])
+
+    assert looked.blind is is_blind
