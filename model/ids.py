@@ -29,12 +29,12 @@ BlobId = NewType("BlobId", str)
 """The id under which a blob store keeps bytes."""
 
 _KEYED = UUID("6f0c4f0e-2d43-5c7e-9a7b-35d6a3d1c9b2")
-_UUID_EPOCH_100NS = 0x01B21DD213814000  # 1582-10-15 to 1970-01-01 in units of 100 ns (RFC 9562)
+UUID_EPOCH_100NS = 0x01B21DD213814000  # 1582-10-15 to 1970-01-01 in units of 100 ns (RFC 9562)
 
 
 def micros_of(time_uuid: UUID) -> int:
     """The time in a version-1 UUID, in microseconds since 1970."""
-    return (time_uuid.time - _UUID_EPOCH_100NS) // 10
+    return (time_uuid.time - UUID_EPOCH_100NS) // 10
 
 
 def later_uuid(own: UUID, seen: UUID) -> UUID:

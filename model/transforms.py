@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from enum import Enum
 from typing import Any, Final
-from uuid import UUID
 
-BoundConstant = bool | int | str | UUID
-"""A value that a declaration gives."""
+from mailmend.model.ids import micros_of
+from mailmend.model.values import CellConstant, constant_text, in_utc
 
 TEXT_TYPES: Final = frozenset({"ascii", "text", "varchar"})
 
@@ -24,11 +23,7 @@ _DAY: Final = 24 * _HOUR
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_ORDINAL: Final = _EPOCH.toordinal()
 _MILLI: Final = timedelta(milliseconds=1)
-
-GREGORIAN_TICKS: Final = 0x01B21DD213814000
-"""The ticks of 100 ns from the first instant of a time-based UUID to 1970."""
-
-TICKS_OF_MILLI: Final = 10_000
+_MICROS_OF_MILLI: Final = 1_000
 
 SIGMA: Final = ("\u03a3", "\u03c3")
 """The letter whose lower case depends on its neighbours in Python and Java; here it does not."""
@@ -46,7 +41,7 @@ class Transform:
 
     source: str | None
     type: str
-    default: BoundConstant | None = None
+    default: CellConstant | None = None
 
     def of(self, cell: Any) -> Any:
         """The result for a cell that is not null; may be null."""
@@ -62,7 +57,7 @@ class Transform:
         """The computed column's name, which no plain column has, without dots and backticks."""
         text = self.said
         if self.default is not None:
-            text = f"{text} or {_shown(self.default)}"
+            text = f"{text} or {constant_text(self.default)}"
         return _UNSAFE.sub(_safe, text)
 
     def cell(self, row: Mapping[str, Any]) -> Any:
@@ -86,24 +81,18 @@ def _safe(found: re.Match[str]) -> str:
     return f"%{ord(found[0]):x};"
 
 
-def _shown(value: BoundConstant) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(value)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConstantCell(Transform):
     """The same value in every row."""
 
-    value: BoundConstant
+    value: CellConstant
 
     def of(self, cell: Any) -> Any:  # noqa: ARG002 - it depends on no cell
         return self.value
 
     @property
     def said(self) -> str:
-        return f"constant({self.type} {_shown(self.value)})"
+        return f"constant({self.type} {constant_text(self.value)})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,12 +164,8 @@ class TimeBucket(Transform):
 
     def _millis(self, cell: Any) -> int:
         if self.of_uuid:
-            ticks: int = cell.time
-            return (ticks - GREGORIAN_TICKS) // TICKS_OF_MILLI
-        instant: datetime = cell
-        if instant.tzinfo is None:
-            instant = instant.replace(tzinfo=UTC)
-        return (instant - _EPOCH) // _MILLI
+            return micros_of(cell) // _MICROS_OF_MILLI
+        return (in_utc(cell) - _EPOCH) // _MILLI
 
     def _formed(self, day: date, hour: int) -> Any:
         start = (day.toordinal() - _EPOCH_ORDINAL) * _DAY + hour * _HOUR

@@ -65,6 +65,17 @@ class CqlDuration:
         return f"{self.months}mo{self.days}d{self.nanoseconds}ns"
 
 
+CellConstant = bool | int | str | UUID
+"""A value of a cell that a declaration gives."""
+
+
+def constant_text(value: CellConstant) -> str:
+    """The constant for people: a boolean as CQL writes it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value)
+
+
 def date_of(days_from_epoch: int) -> date | FarDate:
     """The date of a number of days since 1970-01-01, which may be negative."""
     ordinal = _UNIX_EPOCH + days_from_epoch
@@ -95,7 +106,7 @@ def exact_form(value: Any) -> Any:  # noqa: PLR0911 - one for each kind
         case Decimal():
             return str(value)
         case datetime():
-            return _in_utc(value).isoformat()
+            return in_utc(value).isoformat()
         case date() | time():
             return value.isoformat()
         case FarDate() | FineTime() | CqlDuration():
@@ -130,7 +141,8 @@ def same_values(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     return all(same_value(value, other[name]) for name, value in one.items())
 
 
-def _in_utc(value: datetime) -> datetime:
+def in_utc(value: datetime) -> datetime:
+    """The instant with its zone; an instant without one, as drivers give it, is in UTC."""
     if value.tzinfo is None:
         return value.replace(tzinfo=UTC)
     return value.astimezone(UTC)

@@ -24,7 +24,6 @@ from mailmend.model.table import Column, Kind, Table, spellings
 from mailmend.model.texts import names_instead
 from mailmend.model.transforms import (
     TEXT_TYPES,
-    BoundConstant,
     ConstantCell,
     FieldCell,
     HashBucket,
@@ -35,6 +34,7 @@ from mailmend.model.transforms import (
     TimeUnit,
     Transform,
 )
+from mailmend.model.values import CellConstant
 
 _RANGES: Final = {"tinyint": 7, "smallint": 15, "int": 31, "bigint": 63}
 _WHOLE: Final = "a whole number that the type holds"
@@ -56,7 +56,7 @@ _ORDER: Final = ("timeuuid", *_TIME_RESULTS, "smallint", "tinyint", "uuid")
 _HASHED: Final = TEXT_TYPES | _RANGES.keys() | {"uuid", "timeuuid"}
 
 
-def constant_of(kind: str, value: Constant) -> BoundConstant | None:
+def constant_of(kind: str, value: Constant) -> CellConstant | None:
     """The constant of a declaration as a value of a column's type; None where it is not one."""
     match value:
         case bool():
@@ -102,7 +102,7 @@ class _Known(NamedTuple):
 
     source: str
     type: str
-    default: BoundConstant | None
+    default: CellConstant | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +214,7 @@ def _expect(column: Column, what: str, kinds: Collection[str]) -> None:
         raise WrongUse(problem, mend=f"It takes: {listed}.")
 
 
-def _constant(value: Constant, own: Column) -> BoundConstant:
+def _constant(value: Constant, own: Column) -> CellConstant:
     found = constant_of(normal_type(own.type), value)
     if found is None:
         mend = f"Write {CONSTANTS_OF.get(own.type, 'no constant for this type')}."

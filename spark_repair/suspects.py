@@ -22,7 +22,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from mailmend.model.projections.conditions import (
-    CellConstant,
     Condition,
     Either,
     Every,
@@ -36,6 +35,7 @@ from mailmend.model.projections.places import may_be_undemanded
 from mailmend.model.projections.projection import Mirror, Projection
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.model.table import Canonical, Column
+from mailmend.model.values import CellConstant
 from mailmend.spark_repair.comparable import key_texts, plain_form
 from mailmend.spark_repair.source import SHUFFLE_PARTS
 

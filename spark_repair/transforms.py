@@ -12,12 +12,10 @@ from uuid import UUID
 from pyspark.sql import Column as Expression
 from pyspark.sql import functions as sf
 
+from mailmend.model.ids import UUID_EPOCH_100NS
 from mailmend.model.transforms import (
-    GREGORIAN_TICKS,
     SIGMA,
     TEXT_LENGTHS,
-    TICKS_OF_MILLI,
-    BoundConstant,
     ConstantCell,
     FieldCell,
     HashBucket,
@@ -28,9 +26,11 @@ from mailmend.model.transforms import (
     TimeUnit,
     Transform,
 )
+from mailmend.model.values import CellConstant
 
 _HOUR: Final = 3_600_000
 _DAY: Final = 24 * _HOUR
+_TICKS_OF_MILLI: Final = 10_000
 _SPARK_TYPES: Final = {
     "bigint": "bigint",
     "boolean": "boolean",
@@ -74,7 +74,7 @@ def _of(transform: Transform, cell: Expression) -> Expression:
             raise NotImplementedError(type(transform).__name__)
 
 
-def _literal(value: BoundConstant, cql_type: str) -> Expression:
+def _literal(value: CellConstant, cql_type: str) -> Expression:
     if isinstance(value, UUID):
         return sf.lit(str(value))
     return sf.lit(value).cast(_SPARK_TYPES.get(cql_type, "string"))
@@ -155,7 +155,7 @@ def _millis_of_uuid(cell: Expression) -> Expression:
     middle = sf.substring(cell, 10, 4)
     high = sf.substring(cell, 16, 3)
     ticks = sf.conv(sf.concat(high, middle, low), 16, 10).cast("long")
-    return _whole(ticks - _long(GREGORIAN_TICKS), TICKS_OF_MILLI)
+    return _whole(ticks - _long(UUID_EPOCH_100NS), _TICKS_OF_MILLI)
 
 
 def _whole(number: Expression, divisor: int) -> Expression:

@@ -4,11 +4,9 @@ Spark renders the same conditions in `spark_repair.suspects.holding`.
 """
 
 from dataclasses import dataclass
-from uuid import UUID
 
 from mailmend.model.table import Row, Table
-
-CellConstant = bool | int | str | UUID
+from mailmend.model.values import CellConstant, constant_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +60,7 @@ class OneOf(RowCondition):
         return cell is not None and cell in self.values
 
     def said(self, truth: Table) -> str:
-        shown = " or ".join(map(_shown, self.values))
+        shown = " or ".join(map(constant_text, self.values))
         return f"{truth.column(self.column).spelling} is {shown}"
 
 
@@ -128,9 +126,3 @@ def _columns(parts: tuple[RowCondition, ...]) -> tuple[str, ...]:
     for part in parts:
         names |= dict.fromkeys(part.columns)
     return tuple(names)
-
-
-def _shown(value: CellConstant) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(value)

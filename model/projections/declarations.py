@@ -6,7 +6,7 @@ Names are kept as CQL spells them: plain in lower case, or in double quotes.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import ClassVar, Final
+from typing import ClassVar, Final, TypeVar
 
 from mailmend.model.errors import WrongUse
 from mailmend.model.projections.declared_transforms import DeclaredTransform
@@ -308,18 +308,18 @@ class DeclaredTruth:
 
     def only(self, table: str) -> "DeclaredTruth":
         """The truth with one mirror alone, or with one other projection and the mirrors."""
-        mirrors = tuple(mirror for mirror in self.mirrors if mirror.table == table)
+        mirrors = _of_table(table, self.mirrors)
         if mirrors:
             return DeclaredTruth(self.table, mirrors)
         return DeclaredTruth(
             self.table,
             self.mirrors,
-            tuple(each for each in self.filters if each.table == table),
-            tuple(each for each in self.unions if each.table == table),
-            tuple(each for each in self.counts if each.table == table),
-            tuple(each for each in self.contents if each.table == table),
-            tuple(each for each in self.maxima if each.table == table),
-            tuple(each for each in self.minima if each.table == table),
+            _of_table(table, self.filters),
+            _of_table(table, self.unions),
+            _of_table(table, self.counts),
+            _of_table(table, self.contents),
+            _of_table(table, self.maxima),
+            _of_table(table, self.minima),
         )
 
     @property
@@ -353,6 +353,13 @@ class Declaration:
     def text(self) -> str:
         """The declaration as a file; equal declarations have equal texts."""
         return "\n".join(truth.text for truth in self.truths)
+
+
+AnyKind = TypeVar("AnyKind", bound=DeclaredProjection)
+
+
+def _of_table(table: str, projections: Iterable[AnyKind]) -> tuple[AnyKind, ...]:
+    return tuple(projection for projection in projections if projection.table == table)
 
 
 def _no_name_twice(names: Iterable[str], among: str) -> None:

@@ -8,7 +8,8 @@ from mailmend.model.operations import Change, Conditional, Level, Put, Read, Rem
 from mailmend.model.projections.conditions import RowCondition
 from mailmend.model.projections.findings import Finding, MovedVerdict, RepairPolicy
 from mailmend.model.projections.group import Group, Shortfall
-from mailmend.model.projections.projection import Look, Mirror, Projection
+from mailmend.model.projections.look import Look
+from mailmend.model.projections.projection import Mirror, Projection
 from mailmend.model.projections.valued import Bounds, Numbers
 from mailmend.model.projections.verdicts import (
     CONTENT_VERDICTS,

@@ -19,7 +19,8 @@ from mailmend.model.projections.findings import (
     exactly,
     row_writes,
 )
-from mailmend.model.projections.projection import Look, Mirror
+from mailmend.model.projections.look import Look
+from mailmend.model.projections.projection import Mirror
 from mailmend.model.projections.verdicts import Reason, Verdict, older_than_a_day, why_kept
 from mailmend.model.table import Row
 from mailmend.model.values import same_value

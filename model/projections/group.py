@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
-from mailmend.model.projections.projection import Look, Projection
+from mailmend.model.projections.look import Look
+from mailmend.model.projections.projection import Projection
 from mailmend.model.projections.verdicts import GROUP_VERDICTS, GroupSymptoms, Verdict
 from mailmend.model.table import Row
 

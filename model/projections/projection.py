@@ -26,7 +26,7 @@ from mailmend.model.projections.findings import (
     row_writes,
     set_changes,
 )
-from mailmend.model.projections.look import Look as Look  # noqa: PLC0414 - kinds take it from here
+from mailmend.model.projections.look import Look
 from mailmend.model.projections.verdicts import (
     MENDABLE,
     MIRROR_VERDICTS,

@@ -16,8 +16,10 @@ from mailmend.model.operations import Change, Level, Put, Read, Scan, Seen, Writ
 from mailmend.model.projections.conditions import RowCondition
 from mailmend.model.projections.findings import Finding, RepairPolicy
 from mailmend.model.projections.group import Group, Shortfall
-from mailmend.model.projections.projection import Look, Mirror
+from mailmend.model.projections.look import Look
+from mailmend.model.projections.projection import Mirror
 from mailmend.model.table import Key, Row
+from mailmend.model.values import in_utc
 
 Rank = int
 """A number by which the values of a type are compared."""
@@ -34,10 +36,7 @@ def rank_of(value: Any) -> Rank | None:
         case None | int():
             return value
         case datetime():
-            instant = value
-            if instant.tzinfo is None:
-                instant = instant.replace(tzinfo=UTC)
-            since = instant - _EPOCH
+            since = in_utc(value) - _EPOCH
             return (since.days * 86_400 + since.seconds) * MICROS + since.microseconds
         case date():
             return value.toordinal()

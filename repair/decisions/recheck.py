@@ -11,7 +11,8 @@ from dataclasses import replace
 
 from mailmend.model.instants import MICROS
 from mailmend.model.projections.findings import Finding, RepairPolicy
-from mailmend.model.projections.projection import Look, Projection
+from mailmend.model.projections.look import Look
+from mailmend.model.projections.projection import Projection
 from mailmend.model.projections.verdicts import MENDABLE, ON_DEMAND, SETTLED, Reason, Verdict, Why
 
 

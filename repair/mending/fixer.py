@@ -29,7 +29,8 @@ from mailmend.model.operations import (
 from mailmend.model.ports import Clock, Tables
 from mailmend.model.projections.family import Family, Union
 from mailmend.model.projections.findings import Finding, RepairPolicy, Suspect, failed
-from mailmend.model.projections.projection import Look, Projection
+from mailmend.model.projections.look import Look
+from mailmend.model.projections.projection import Projection
 from mailmend.model.projections.valued import Valued
 from mailmend.model.projections.verdicts import Verdict, older_than_a_day
 from mailmend.model.table import Key

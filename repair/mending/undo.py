@@ -20,7 +20,8 @@ from mailmend.model.operations import Seen
 from mailmend.model.ports import Clock, Progress, Tables
 from mailmend.model.projections.family import Family
 from mailmend.model.projections.findings import Finding, RepairPolicy, Suspect, failed
-from mailmend.model.projections.projection import Look, Mirror
+from mailmend.model.projections.look import Look
+from mailmend.model.projections.projection import Mirror
 from mailmend.model.projections.verdicts import Reason, Verdict, Why
 from mailmend.model.table import Table
 from mailmend.model.texts import keyspace_option

@@ -23,7 +23,7 @@ from mailmend.model.operations import Read, Scan
 from mailmend.model.ports import Clock, Progress, Tables
 from mailmend.model.projections.family import Family, Filter, Union
 from mailmend.model.projections.findings import RepairPolicy, Suspect, counts_of
-from mailmend.model.projections.projection import Look
+from mailmend.model.projections.look import Look
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.model.table import Key, Row, Table
 from mailmend.model.texts import printable

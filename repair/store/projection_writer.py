@@ -28,6 +28,7 @@ from mailmend.repair.store.writes import (
     Projector,
     Propagation,
     WriterSettings,
+    row_of,
     truth_by,
 )
 
@@ -112,9 +113,7 @@ class ProjectionWriter:
             CannotReach: the cluster does not answer.
         """
         seen = self._truth.read(self._key(key))
-        if seen is None:
-            return None
-        return seen.row
+        return row_of(seen)
 
     def put(self, row: Row) -> WrittenRow:
         """Insert a row, or replace the row of this key; columns that it does not name become null.
@@ -197,13 +196,17 @@ class ProjectionWriter:
         before = made.before
         if before is not None:
             before = replace(before, row=self._computing.completed(before.row))
-        after = made.after
-        if after is not None:
-            after = self._computing.completed(after)
-        current = made.current
-        if current is not None:
-            current = self._computing.completed(current)
-        return replace(made, before=before, after=after, current=current)
+        return replace(
+            made,
+            before=before,
+            after=self._completed(made.after),
+            current=self._completed(made.current),
+        )
+
+    def _completed(self, row: Row | None) -> Row | None:
+        if row is None:
+            return None
+        return self._computing.completed(row)
 
     def _is_so(self, seen: Seen | None, after: Row | None) -> bool:
         if seen is None or after is None:
@@ -217,7 +220,7 @@ class ProjectionWriter:
             yield
         except CannotReach as error:
             rows = []
-            for row in (_row(seen), after):
+            for row in (row_of(seen), after):
                 if row is not None:
                     rows.append(self._computing.completed(row))
             if self._projector.suspect(rows, error.what) is Propagation.LOST:
@@ -288,12 +291,6 @@ def _written_row(propagation: Propagation) -> WrittenRow:
     lagged = propagation is not Propagation.COMPLETE
     journalled = propagation is not Propagation.LOST
     return WrittenRow(changed=True, lagged=lagged, journalled=journalled)
-
-
-def _row(seen: Seen | None) -> Row | None:
-    if seen is None:
-        return None
-    return seen.row
 
 
 def _shown(row: Mapping[str, Any]) -> str:

@@ -419,7 +419,7 @@ class Projector:
         due = []
         for place, made in enumerate(batch):
             for family in self.families:
-                writes = writes_for(family, _row(made.before), made.current, made.stamp or 0)
+                writes = writes_for(family, row_of(made.before), made.current, made.stamp or 0)
                 due += [Due(write, (place,)) for write in writes]
         return due
 
@@ -449,13 +449,13 @@ class Projector:
 
     def _counts(self, made: Committed) -> Iterator[Consequence]:
         for family in self.families:
-            yield from counts_for(family, _row(made.before), made.after)
+            yield from counts_for(family, row_of(made.before), made.after)
 
     def _recounts(self, made: Committed) -> Iterator[Consequence]:
         """Recounts of the groups that the row was in, and may be in now."""
         for family in self.families:
             recounts: dict[tuple[str, Key], Consequence] = {}
-            for row in (_row(made.before), made.after):
+            for row in (row_of(made.before), made.after):
                 if row is not None:
                     for recount in recounts_for(family, row):
                         recounts[recount.projection.name, recount.key] = recount
@@ -482,7 +482,8 @@ class Projector:
         return Propagation.LAGS
 
 
-def _row(seen: Seen | None) -> Row | None:
+def row_of(seen: Seen | None) -> Row | None:
+    """The row that was seen; None where none was."""
     if seen is None:
         return None
     return seen.row

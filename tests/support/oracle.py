@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from mailmend.model.operations import Seen
 from mailmend.model.projections.family import Content, Counts, Family, Union
 from mailmend.model.projections.findings import Suspect
-from mailmend.model.projections.projection import Look, Projection
+from mailmend.model.projections.look import Look
+from mailmend.model.projections.projection import Projection
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.model.table import Key, Row
 

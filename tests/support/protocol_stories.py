@@ -19,7 +19,8 @@ from mailmend.model.ids import RunId
 from mailmend.model.instants import MICROS
 from mailmend.model.operations import Change, ChangeIf, Put, PutIfAbsent, Read, Remove, Seen, Write
 from mailmend.model.projections.findings import Finding, RepairPolicy, Suspect
-from mailmend.model.projections.projection import Look, Projection
+from mailmend.model.projections.look import Look
+from mailmend.model.projections.projection import Projection
 from mailmend.model.projections.verdicts import MENDABLE, Verdict
 from mailmend.model.table import Row, Table
 from mailmend.repair.ledger.before_images import image_digest

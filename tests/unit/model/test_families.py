@@ -11,7 +11,8 @@ from mailmend.model.projections.conditions import Condition
 from mailmend.model.projections.family import projections_of
 from mailmend.model.projections.findings import Finding, Suspect
 from mailmend.model.projections.group import Shortfall
-from mailmend.model.projections.projection import Look, Projection
+from mailmend.model.projections.look import Look
+from mailmend.model.projections.projection import Projection
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.model.table import Row, Table, columns
 from tests.support.repairing import MAILBOX, mirror_row, truth_row

@@ -20,7 +20,7 @@ from mailmend.model.projections.findings import (
     row_if_absent,
     row_writes,
 )
-from mailmend.model.projections.projection import Look
+from mailmend.model.projections.look import Look
 from mailmend.model.projections.verdicts import MENDABLE, Verdict
 from mailmend.model.table import Row, Table, columns
 from tests.support.repairing import MAILBOX, message, mirror_row, mirror_suspect, truth_row

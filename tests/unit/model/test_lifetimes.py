@@ -9,7 +9,8 @@ import pytest
 from mailmend.model.catalog.mail import APPLICABLE_FLAG, IMAP_UID, MESSAGE_DELETED, MESSAGE_ID, MESSAGES
 from mailmend.model.operations import Change, Put, PutIfAbsent, Seen
 from mailmend.model.projections.findings import Finding, RepairPolicy, Suspect
-from mailmend.model.projections.projection import Look, Projection
+from mailmend.model.projections.look import Look
+from mailmend.model.projections.projection import Projection
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.model.table import Row
 from tests.support.repairing import MAILBOX, T, message, mirror_row, place, truth_row

@@ -10,7 +10,8 @@ from mailmend.model.catalog.mail import APPLICABLE_FLAG, FIRST_UNSEEN, IMAP_UID,
 from mailmend.model.operations import Change, Conditional, Put, PutIfAbsent, Read, Remove, RemoveIf, Seen, Write
 from mailmend.model.projections.family import within
 from mailmend.model.projections.findings import Finding, Suspect, exactly
-from mailmend.model.projections.projection import Look, Projection
+from mailmend.model.projections.look import Look
+from mailmend.model.projections.projection import Projection
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.model.table import Column, Row
 from tests.support.repairing import LONG_AGO, MAILBOX, T, message, mirror_row, place, truth_row

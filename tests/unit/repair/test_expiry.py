@@ -18,7 +18,7 @@ from mailmend.model.catalog.mail import (
 from mailmend.model.instants import MICROS
 from mailmend.model.operations import Change, Put, PutIfAbsent, Seen, lasting, run_out
 from mailmend.model.projections.findings import Finding, Suspect, row_writes
-from mailmend.model.projections.projection import Look
+from mailmend.model.projections.look import Look
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.model.table import Row, Table
 from mailmend.repair.ledger.before_images import image_digest, image_from, image_text

@@ -10,7 +10,7 @@ from mailmend.cql.memory import MemoryTables
 from mailmend.model.catalog.mail import MESSAGE_ID, MESSAGES
 from mailmend.model.operations import Change, Put, PutIfAbsent, Read, Remove, RemoveIf, Seen, Write
 from mailmend.model.projections.findings import Finding, RepairPolicy
-from mailmend.model.projections.projection import Look
+from mailmend.model.projections.look import Look
 from mailmend.model.projections.verdicts import MENDABLE, Verdict
 from mailmend.model.table import Row
 from mailmend.repair.decisions.recheck import rule

@@ -10,7 +10,7 @@ from mailmend.model.catalog.mail import APPLICABLE_FLAG, FIRST_UNSEEN, IMAP_UID,
 from mailmend.model.errors import MailmendError, WrongUse
 from mailmend.model.operations import Level, Read
 from mailmend.model.projections.findings import Suspect
-from mailmend.model.projections.projection import Look
+from mailmend.model.projections.look import Look
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.repair.mending.fixer import SecondLook
 from tests.support.repairing import MAILBOX, World, message, mirror_row, mirror_suspect, place, truth_row

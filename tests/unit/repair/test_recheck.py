@@ -12,7 +12,8 @@ from mailmend.model.catalog.mail import MESSAGES
 from mailmend.model.operations import Seen
 from mailmend.model.projections.family import Content
 from mailmend.model.projections.findings import Suspect
-from mailmend.model.projections.projection import Look, Projection
+from mailmend.model.projections.look import Look
+from mailmend.model.projections.projection import Projection
 from mailmend.model.projections.verdicts import MENDABLE, Verdict
 from mailmend.model.table import Key
 from mailmend.repair.decisions.recheck import judge

@@ -9,7 +9,8 @@ import pytest
 from mailmend.model.catalog.mail import APPLICABLE_FLAG, FIRST_UNSEEN, IMAP_UID, MESSAGE_ID, MESSAGE_V3, MESSAGES, PATHS
 from mailmend.model.operations import Change, Put, PutIfAbsent, Remove, Seen, Write
 from mailmend.model.projections.findings import Finding, RepairPolicy, Suspect, exactly
-from mailmend.model.projections.projection import Look, Projection
+from mailmend.model.projections.look import Look
+from mailmend.model.projections.projection import Projection
 from mailmend.model.projections.verdicts import MENDABLE, Verdict, older_than_a_day
 from mailmend.model.table import Key, Row
 from mailmend.repair.decisions.recheck import fixed_at, judge, rule
