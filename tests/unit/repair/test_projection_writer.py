@@ -33,34 +33,21 @@ from mailmend.repair.store.plans import guard_of
 from mailmend.repair.store.projection_writer import ProjectionWriter, WrittenRow
 from mailmend.repair.store.writes import ConditionalTruth, StampSource, WriterSettings
 from tests.support.clock import VirtualClock
+from tests.support.declared_users import (
+    BY_EMAIL,
+    BY_TEAM,
+    COUNTS,
+    DECLARED,
+    LEADS,
+    PROJECTIONS,
+    USERS,
+)
 from tests.support.progress import SilentProgress
 from tests.support.repairing import World
 from tests.support.writing import Faults, LagList, on
 
-USERS = Table("users", columns("id uuid", regular="email text, team text, name text, tags set<text>"))
-BY_EMAIL = Table("by_email", columns("email text", regular="id uuid, team text, name text, tags set<text>"))
-BY_TEAM = Table("by_team", columns("team text", "id uuid", regular="email text"))
-LEADS = Table("leads", columns("team text", "id uuid"))
-TAGS = Table("tags", columns("team text", regular="tags set<text>"))
-COUNTS = Table("counts", columns("team text", regular="total counter, named counter"))
-LIVE = Schema((), (USERS, BY_EMAIL, BY_TEAM, LEADS, TAGS, COUNTS))
-FAMILIES = declared_families(
-    "shop",
-    read_declaration(
-        """
-        [truth.users.mirror.by_email]
-        [truth.users.mirror.by_team]
-        [truth.users.filter.leads]
-        when = { name = "lead" }
-        [truth.users.union.tags]
-        column = "tags"
-        [truth.users.count.counts]
-        counters = { total = {}, named = { name = { null = false } } }
-        """,
-        "shop.toml",
-    ),
-    LIVE,
-)
+LIVE = Schema((), (USERS, *PROJECTIONS))
+FAMILIES = declared_families("shop", read_declaration(DECLARED), LIVE)
 ANN = UUID(int=1)
 KEY = {"id": ANN}
 WAYS = pytest.mark.parametrize(

@@ -12,34 +12,21 @@ import mailmend
 from mailmend.cql.driver.session import Keyspace, connect
 from mailmend.model.keyspace import Schema
 from mailmend.model.operations import Change, Count, Put, Remove, Scan
-from mailmend.model.table import Row, Table, columns
+from mailmend.model.table import Row
 from tests.support.commands import CommandLine, command_line, contact_of
+from tests.support.declared_users import (
+    BY_EMAIL,
+    COUNTS,
+    DECLARED,
+    LEADS,
+    PROJECTIONS,
+    TAGS,
+    USERS,
+)
 from tests.support.keyspaces import created, dropped
 from tests.support.servers import CassandraServer
 
 pytestmark = [pytest.mark.cassandra]
-
-USERS = Table("users", columns("id uuid", regular="email text, team text, name text, tags set<text>"))
-BY_EMAIL = Table("by_email", columns("email text", regular="id uuid, team text, name text, tags set<text>"))
-BY_TEAM = Table("by_team", columns("team text", "id uuid", regular="email text"))
-LEADS = Table("leads", columns("team text", "id uuid"))
-TAGS = Table("tags", columns("team text", regular="tags set<text>"))
-COUNTS = Table("counts", columns("team text", regular="total counter, named counter"))
-PROJECTIONS = (BY_EMAIL, BY_TEAM, LEADS, TAGS, COUNTS)
-DECLARED = """
-[truth.users.mirror.by_email]
-
-[truth.users.mirror.by_team]
-
-[truth.users.filter.leads]
-when = { name = "lead" }
-
-[truth.users.union.tags]
-column = "tags"
-
-[truth.users.count.counts]
-counters = { total = {}, named = { name = { null = false } } }
-"""
 
 
 def user(number: int, **cells: Any) -> Row:

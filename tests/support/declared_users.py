@@ -1,0 +1,30 @@
+"""A declared truth with every kind of projection that a program writes: users, and what follows from them."""
+
+from typing import Final
+
+from mailmend.model.table import Table, columns
+
+USERS: Final = Table("users", columns("id uuid", regular="email text, team text, name text, tags set<text>"))
+BY_EMAIL: Final = Table(
+    "by_email",
+    columns("email text", regular="id uuid, team text, name text, tags set<text>"),
+)
+BY_TEAM: Final = Table("by_team", columns("team text", "id uuid", regular="email text"))
+LEADS: Final = Table("leads", columns("team text", "id uuid"))
+TAGS: Final = Table("tags", columns("team text", regular="tags set<text>"))
+COUNTS: Final = Table("counts", columns("team text", regular="total counter, named counter"))
+PROJECTIONS: Final = (BY_EMAIL, BY_TEAM, LEADS, TAGS, COUNTS)
+DECLARED: Final = """
+[truth.users.mirror.by_email]
+
+[truth.users.mirror.by_team]
+
+[truth.users.filter.leads]
+when = { name = "lead" }
+
+[truth.users.union.tags]
+column = "tags"
+
+[truth.users.count.counts]
+counters = { total = {}, named = { name = { null = false } } }
+"""
