@@ -99,7 +99,8 @@ class Tallies:
     def __post_init__(self) -> None:
         object.__setattr__(self, "_forms", Forms(self.family, accept_torn=self.policy.accept_torn))
         wanted = self.counts.truth_columns.union(self.family.mirror.required)
-        counted = tuple(column.name for column in self.family.truth.regular if column.name in wanted)
+        truth = self.family.truth
+        counted = truth.ordered(wanted.difference(truth.key_names))
         object.__setattr__(self, "_counted", counted)
         object.__setattr__(self, "_key_of", packing_key(self.family.truth))
 
