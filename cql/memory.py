@@ -202,7 +202,7 @@ def _merge(cells: dict[Any, Cell], name: Any, cell: Cell) -> None:
 def _elements(column: Column, values: Any) -> Iterable[tuple[Any, Any]]:
     """Pairs of (element key, value): a set's element is its own key, a list's key is its index."""
     if column.type.startswith("map<"):
-        return list(values.items())
+        return list(dict(values).items())
     if column.type.startswith("list<"):
         return list(enumerate(values))
     return [(value, True) for value in values]

@@ -258,3 +258,45 @@ class FieldCell(Transform):
     @property
     def said(self) -> str:
         return f"field_of({self.source}, {self.field})"
+
+
+class ElementPart(Enum):
+    """The part of an element of a collection."""
+
+    ELEMENT = "element"
+    """An element of a set or list, or a key of a map."""
+    VALUE = "value"
+    """The value under a key of a map."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElementCell(Transform):
+    """A part of one element of a collection; null in a row that was not split into its elements.
+
+    Attributes:
+        source: the collection.
+        part: what it takes of the element.
+        rule: what follows from that part; None: the part itself.
+    """
+
+    part: ElementPart = ElementPart.ELEMENT
+    rule: Transform | None = None
+
+    def cell(self, row: Mapping[str, Any]) -> Any:  # noqa: ARG002 - a row has many elements
+        """Null: a row of the truth has no single element."""
+        return None
+
+    def of_element(self, element: Any, value: Any) -> Any:
+        """The cell of an element; of a map `element` is the key, else `value` is None."""
+        found = element
+        if self.part is ElementPart.VALUE:
+            found = value
+        if self.rule is None or self.source is None:
+            return found
+        return self.rule.cell({self.source: found})
+
+    @property
+    def said(self) -> str:
+        if self.rule is not None:
+            return f"{self.part.value} by {self.rule.name}"
+        return f"{self.part.value}({self.source})"

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
 from mailmend.model.cql_types import normal_type
 from mailmend.model.errors import WrongUse
@@ -15,31 +15,29 @@ from mailmend.model.projections.declarations import (
     COLUMN,
     COLUMNS,
     COMPUTED,
-    CONTENT,
     COUNT,
     COUNTERS,
-    FILTER,
+    EVERY_ROW,
     LEFT_OUT,
-    MAX,
-    MIN,
     MIRROR,
     RENAMED,
     TRUTH,
-    UNION,
     WHEN,
     DeclaredBounds,
     DeclaredCount,
+    DeclaredExplode,
     DeclaredFilter,
     DeclaredMirror,
     DeclaredProjection,
     DeclaredTruth,
     DeclaredUnion,
 )
+from mailmend.model.projections.declared_transforms import DeclaredTransform
 from mailmend.model.projections.family import Content, Counts, Family, Filter, Union
-from mailmend.model.projections.group import Group
+from mailmend.model.projections.partial_mirror import ExplodedMirror, PartialMirror
 from mailmend.model.projections.projection import Mirror, Projection
 from mailmend.model.projections.toml_values import toml_key, toml_text
-from mailmend.model.projections.valued import RANKED, Bound, Bounds, Numbers, Valued
+from mailmend.model.projections.valued import RANKED, Bound, Bounds, Numbers
 from mailmend.model.table import (
     Canonical,
     Column,
@@ -52,11 +50,17 @@ from mailmend.model.table import (
 )
 from mailmend.model.texts import names_instead
 from mailmend.model.toml_places import TomlPath
-from mailmend.repair.comparable import incomparable
+from mailmend.model.transforms import ElementCell, Transform
+from mailmend.repair.declared_assembly import assembled
 from mailmend.repair.declared_computing import bound_transform
 from mailmend.repair.declared_conditions import Misfits, bound_condition
+from mailmend.repair.declared_elements import (
+    CollectionElements,
+    check_element_in_key,
+    element_cells,
+    elements_of,
+)
 
-Columns = frozenset[str]
 Names = Mapping[str, str]
 """Columns of a truth by columns of a projection."""
 
@@ -102,16 +106,14 @@ class Binder:
             bound = self.projection(pair, projection)
             if bound is not None:
                 found.setdefault(projection.kind, []).append(bound)
-        if not declared.mirrors:
+        copies = (*declared.mirrors, *declared.explodes)
+        if not declared.whole_mirrors and len(copies) < len(declared.every):
             header = f"[{TRUTH}.{toml_key(declared.table)}.{MIRROR}.TABLE]"
             problem = f"the truth {declared.table} has no mirror, which leads to its rows"
             self.note(path, problem, f"Declare a copy of its rows: {header}")
         if len(found.get(MIRROR, ())) < len(declared.mirrors):
             return ()
-        families = self._together(path, found)
-        for family in families:
-            self._check_comparable((*path, MIRROR, family.mirror.name), family)
-        return families
+        return assembled(self.misfits, path, found)
 
     def _pairs(
         self, path: TomlPath, truth: Table | None, declared: Sequence[DeclaredProjection]
@@ -140,7 +142,14 @@ class Binder:
         truth: Table,
     ) -> dict[str, Column]:
         """The truth's computed columns, by the projection's columns that they feed."""
-        found = {}
+        found: dict[str, Column] = {}
+        elements = None
+        if isinstance(declared, DeclaredExplode):
+            elements = elements_of(self.misfits, path, declared, truth, self.live)
+            if elements is None:
+                return found
+            for name, cell in element_cells(self.misfits, path, declared, table, elements):
+                found[name] = computed_column(cell)
         for spelling, rule in declared.computed:
             place = (*path, COMPUTED, spelling)
             self.misfits.check_column(place, spelling, table)
@@ -148,66 +157,27 @@ class Binder:
                 continue
             own = table.column(name_of(spelling))
             try:
-                transform = bound_transform(rule, own, truth, self.live)
+                transform = self._transform(rule, own, truth, elements)
             except WrongUse as error:
                 self.note(place, error.what, error.mend)
             else:
                 found[own.name] = computed_column(transform)
+        if elements is not None:
+            check_element_in_key(self.misfits, path, table, found)
         return found
 
-    def _check_comparable(self, path: TomlPath, family: Family) -> None:
-        mend = "Leave the column out with left_out. A column of a key cannot be left out."
-        for problem in dict.fromkeys(incomparable(family)):
-            self.note(path, problem, mend)
-
-    def _together(self, path: TomlPath, found: Mapping[str, Sequence[Any]]) -> tuple[Family, ...]:
-        families = [Family(mirror) for mirror in found.get(MIRROR, ())]
-        if not families:
-            return ()
-        contents = found.get(CONTENT, ())
-        if len(contents) > 1:
-            mend = "Declare one of them; several tables of contents have no form yet."
-            self.note((*path, CONTENT, contents[1].name), "a truth has two contents", mend)
-        families[0] = replace(
-            families[0],
-            unions=tuple(found.get(UNION, ())),
-            content=next(iter(contents), None),
-        )
-        for word in (COUNT, MAX, MIN):
-            for group in found.get(word, ()):
-                self._place_group((*path, word, group.name), group, families)
-        partition = frozenset(families[0].truth.partition_names)
-        for filtered in found.get(FILTER, ()):
-            named = frozenset(filtered.key_sources)
-            at = _leading(families, named, partition)
-            if at is None:
-                problem = f"no key of {filtered.name} leads to a row of its truth"
-                listed = ", ".join(sorted(partition))
-                mend = f"Its key needs the truth's {listed}, or all columns of a mirror's key."
-                self.note((*path, FILTER, filtered.name), problem, mend)
-            else:
-                families[at] = replace(families[at], filters=(*families[at].filters, filtered))
-        return tuple(families)
-
-    def _place_group(self, path: TomlPath, group: Group, families: list[Family]) -> None:
-        """Add a group to the first family in which its rows can be found again by its key."""
-        for at, family in enumerate(families):
-            if not _is_kept_together(group, family.mirror):
-                continue
-            match group:
-                case Counts():
-                    families[at] = replace(family, counts=(*family.counts, group))
-                case Numbers():
-                    families[at] = replace(family, numbers=(*family.numbers, group))
-                case Bounds():
-                    families[at] = replace(family, bounds=(*family.bounds, group))
-                case _:
-                    raise NotImplementedError(type(group).__name__)
-            return
-        listed = ", ".join(group.key_sources)
-        problem = f"the rows of a group of {group.name} are not kept together"
-        mend = f"Declare a {MIRROR} whose partition key is ({listed}), in this order."
-        self.note(path, problem, mend)
+    def _transform(
+        self,
+        rule: DeclaredTransform,
+        own: Column,
+        truth: Table,
+        elements: CollectionElements | None,
+    ) -> Transform:
+        """What computes a column: of the collection that is exploded, each of its elements."""
+        if elements is None or rule.source != elements.column.name:
+            return bound_transform(rule, own, truth, self.live)
+        of_one = bound_transform(rule, own, elements.as_one(truth), self.live)
+        return ElementCell(source=elements.column.name, type=of_one.type, rule=of_one)
 
     def table(self, path: TomlPath, spelling: str, what: str) -> Table | None:
         """The live table of a name; None where it is not there, or cannot be compared."""
@@ -239,8 +209,12 @@ class Binder:
         if len(self.misfits.found) > before:
             return None
         match declared:
+            case DeclaredExplode():
+                bound: Projection = self._exploded(pair, declared)
+            case DeclaredMirror() if declared.when != EVERY_ROW:
+                bound = self._partial(pair, declared)
             case DeclaredMirror():
-                bound: Projection = self._mirror(pair, declared)
+                bound = self._mirror(pair, declared)
             case DeclaredFilter():
                 bound = self._filter(pair, declared)
             case DeclaredUnion():
@@ -264,6 +238,32 @@ class Binder:
         others = tuple((name, fed[name]) for name in names_of(compared) if fed[name] != name)
         key = _key(own, fed)
         return Mirror(pair.form, own, key, compared, others, left_out=left_out)
+
+    def _partial(self, pair: _Pair, declared: DeclaredMirror) -> PartialMirror:
+        whole = self._mirror(pair, declared)
+        only = bound_condition(self.misfits, (*pair.path, WHEN), declared.when, pair.truth)
+        return PartialMirror(
+            whole.truth,
+            whole.table,
+            whole.key,
+            whole.compared,
+            whole.renamed,
+            left_out=whole.left_out,
+            only=only,
+        )
+
+    def _exploded(self, pair: _Pair, declared: DeclaredExplode) -> ExplodedMirror:
+        partial = self._partial(pair, declared)
+        return ExplodedMirror(
+            partial.truth,
+            partial.table,
+            partial.key,
+            partial.compared,
+            partial.renamed,
+            left_out=partial.left_out,
+            only=partial.only,
+            collection=name_of(declared.column),
+        )
 
     def _filter(self, pair: _Pair, declared: DeclaredFilter) -> Filter:
         key = self._key_of(pair, declared)
@@ -432,23 +432,6 @@ class Binder:
 def _counts(column: Column) -> bool:
     """Whether a column can hold the number of rows of a group."""
     return column.kind is Kind.REGULAR and (column.is_counter or column.type in {"bigint", "int"})
-
-
-def _is_kept_together(group: Group, mirror: Mirror) -> bool:
-    """Whether the rows of a group are found by its key, in one partition of truth or mirror."""
-    if isinstance(group, Valued):
-        return group.is_kept_together(mirror)
-    return group.key_sources == mirror.key_sources[: len(mirror.table.partition)]
-
-
-def _leading(families: Sequence[Family], named: Columns, partition: Columns) -> int | None:
-    """The family in which a key with these columns of the truth leads to truth rows, by number."""
-    for at, family in enumerate(families):
-        if named.issuperset(family.mirror.key_sources):
-            return at
-    if partition <= named:
-        return 0
-    return None
 
 
 def _renames(declared: DeclaredProjection) -> Names:

@@ -1,11 +1,12 @@
 """What a check of declared tables cannot see, in words. Pure."""
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from mailmend.model.keyspace import Schema
 from mailmend.model.projections.family import Family, Union
 from mailmend.model.projections.group import Group
+from mailmend.model.projections.partial_mirror import ExplodedMirror, PartialMirror
 from mailmend.model.projections.projection import Mirror, Projection
 from mailmend.model.projections.valued import Bounds
 from mailmend.model.table import Kind, Table
@@ -23,6 +24,7 @@ def unseen_by(families: Sequence[Family], live: Schema) -> tuple[Unseen, ...]:
     found: dict[Unseen, None] = {}
     for family in families:
         found.update(dict.fromkeys(_of_mirror(family.mirror)))
+        found.update(dict.fromkeys(_of_parts(family.mirror)))
         for projection in family.projections:
             found.update(dict.fromkeys(_of_key(projection)))
         groups: tuple[Group, ...] = (
@@ -60,6 +62,22 @@ def _of_mirror(mirror: Mirror) -> Iterator[Unseen]:
     if not set(mirror.truth.key_names).issubset(sources):
         listed = ", ".join(sources)
         yield Unseen(name, f"of two rows of {truth} with the same {listed}, which is right (CLASH)")
+
+
+_LATER: Final = "a later check finds what is left"
+
+
+def _of_parts(mirror: Mirror) -> Iterator[Unseen]:
+    if not isinstance(mirror, PartialMirror):
+        return
+    name = mirror.table.spelling
+    for column in mirror.only.columns:
+        yield Unseen(name, f"a value of {column} that expires before its row: {_LATER}")
+    if not isinstance(mirror, ExplodedMirror):
+        return
+    if mirror.truth.column(mirror.collection).is_collection:
+        why = f"an element of {mirror.collection} that expires before its row: {_LATER}"
+        yield Unseen(name, why)
 
 
 def _of_key(projection: Projection) -> Iterator[Unseen]:

@@ -13,12 +13,16 @@ from pyspark.sql import functions as sf
 from mailmend.cql.rows import decode
 from mailmend.model.errors import WrongUse
 from mailmend.model.projections.family import Family
+from mailmend.model.projections.partial_mirror import ExplodedMirror
 from mailmend.model.table import Column, Key, Table
 from mailmend.repair.comparable import TEXTS, UUIDS, WHOLE_NUMBERS
 from mailmend.spark_repair.transforms import is_rendered
 
 IN_KEYS: Final = TEXTS | WHOLE_NUMBERS | UUIDS | {"blob", "boolean", "date", "timestamp"}
 COMPARED: Final = IN_KEYS | {"double", "float", "set<text>"}
+_SETS: Final = frozenset(f"set<{element}>" for element in IN_KEYS)
+_LISTS: Final = frozenset(f"list<{element}>" for element in IN_KEYS)
+EXPLODED: Final = _SETS | _LISTS | {f"frozen<{kind}>" for kind in _SETS | _LISTS}
 
 
 def refuse_incomparable_here(families: Iterable[Family]) -> None:
@@ -47,6 +51,8 @@ def _problems(family: Family) -> Iterator[str]:
     yield from _other_than(COMPARED, mirror.table, mirror.compared)
     truth = [column for column in mirror.truth.columns if column.name in theirs]
     yield from _other_than(COMPARED, mirror.truth, truth)
+    if isinstance(mirror, ExplodedMirror):
+        yield from _other_than(EXPLODED, mirror.truth, [mirror.truth.column(mirror.collection)])
     for name, rule in mirror.truth.computed:
         if not is_rendered(rule):
             yield f"{mirror.truth.spelling}.{rule.source} by {name}"

@@ -31,6 +31,7 @@ from mailmend.model.projections.conditions import (
 )
 from mailmend.model.projections.family import Content, Counts, Family, Filter, Union
 from mailmend.model.projections.group import Group
+from mailmend.model.projections.partial_mirror import ExplodedMirror, PartialMirror
 from mailmend.model.projections.places import may_be_undemanded
 from mailmend.model.projections.projection import Mirror, Projection
 from mailmend.model.projections.verdicts import Verdict
@@ -38,6 +39,7 @@ from mailmend.model.table import Canonical, Column
 from mailmend.model.values import CellConstant
 from mailmend.spark_repair.comparable import key_texts, plain_form
 from mailmend.spark_repair.source import SHUFFLE_PARTS
+from mailmend.spark_repair.transforms import rendered_element
 
 ONE = "fingerprint_one"
 TWO = "fingerprint_two"
@@ -172,9 +174,27 @@ def _sources(mirror: Mirror) -> dict[str, str]:
     return {column.name: theirs.get(column.name, column.name) for column in mirror.compared}
 
 
+def unnested(mirror: Mirror, rows: DataFrame) -> DataFrame:
+    """The rows that truth rows stand for; must equal `Mirror.unnested`."""
+    if isinstance(mirror, PartialMirror):
+        rows = rows.where(holding(mirror.only))
+    if not isinstance(mirror, ExplodedMirror):
+        return rows
+    cells = mirror.element_cells
+
+    def element_of(element: Expression) -> Expression:
+        return sf.struct(*(rendered_element(rule, element).alias(name) for name, rule in cells))
+
+    filled = dict(cells)
+    others = [cell_of(name) for name in rows.columns if name not in filled]
+    elements = sf.array_distinct(sf.transform(cell_of(mirror.collection), element_of))
+    return rows.select(*others, sf.inline(elements))
+
+
 def truth_frame(family: Family, rows: DataFrame, *, accept_torn: bool) -> DataFrame:
     """The compact truth: the columns of keys, the sets for unions, bits and fingerprint."""
     mirror = family.mirror
+    rows = unnested(mirror, rows)
     kept = {*family.truth.partition_names, *(union.column for union in family.unions)}
     for projection in family.projections:
         kept.update(projection.key_sources)

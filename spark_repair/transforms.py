@@ -17,6 +17,7 @@ from mailmend.model.transforms import (
     SIGMA,
     TEXT_LENGTHS,
     ConstantCell,
+    ElementCell,
     FieldCell,
     HashBucket,
     JsonCell,
@@ -43,6 +44,8 @@ _SPARK_TYPES: Final = {
 
 def is_rendered(transform: Transform) -> bool:
     """Whether Spark computes it; an engine without Spark computes every transform."""
+    if isinstance(transform, ElementCell) and transform.rule is not None:
+        return is_rendered(transform.rule)
     return not isinstance(transform, JsonCell)
 
 
@@ -50,11 +53,20 @@ def rendered(transform: Transform, source: Expression | None) -> Expression:
     """The computed cell; `source` is None for a constant."""
     if isinstance(transform, ConstantCell):
         return _literal(transform.value, transform.type)
+    if isinstance(transform, ElementCell):
+        return sf.lit(None).cast("string")
     assert source is not None, "a transform other than a constant has a source"
     found = _of(transform, source)
     if transform.default is not None:
         return sf.coalesce(found, _literal(transform.default, transform.type))
     return found
+
+
+def rendered_element(transform: ElementCell, element: Expression) -> Expression:
+    """The cell of one element of a set or a list."""
+    if transform.rule is None:
+        return element
+    return rendered(transform.rule, element)
 
 
 def _of(transform: Transform, cell: Expression) -> Expression:

@@ -74,6 +74,15 @@ to a constant. In a list of tables, all tests of at least one table must hold. T
 columns: boolean, tinyint, smallint, int, bigint, text, ascii, uuid, timeuuid; `null` tests every
 column that is one cell.
 
+A `filter` is a table of keys. A copy of some rows, with their cells, is a mirror with a condition:
+
+```toml
+[truth.orders.mirror.open_orders_by_day]
+when = { state = "open" }
+```
+
+Filters, groups and contents need another mirror, which has all rows.
+
 ## Computed columns
 
 ```toml
@@ -96,6 +105,34 @@ is its beginning, a `text` the beginning of its ISO form (`2024-05-01T13`, `2024
 numbers (their decimal digits) and UUIDs (36 characters in lower case). What `json_of` finds is a
 text, a whole number, true or false; else it is null. Spark computes everything but `json_of`: with
 it, use `--engine local`.
+
+## A row for each element
+
+```toml
+[truth.videos.explode.videos_by_tag]
+column = "tags"
+element = "tag"
+
+[truth.videos.explode.votes_by_user]
+column = "votes"
+element = "user_id"
+value = "vote"
+
+[truth.mails.explode.mails_by_recipient]
+column = "recipients"
+computed = { address = { lower = "recipients" } }
+```
+
+`column` is a set, a list or a map of the truth, frozen or not. The table has a row for each of its
+elements, or for each key of a map; the columns that both tables have are copied as in a mirror. A
+transform of that column is made of each element: with `field_of` a list of a user type gives
+several columns. A part of the element is in the table's key. Elements that give the same row give
+it once. A truth without elements has no row. Such a table needs no mirror next to it.
+
+A collection has one time for all its elements: a row is left to the next run if any element of its
+truth was written after the scan began (less `--margin`). An element with a TTL of its own that is
+shorter than its row's leaves a row behind, which a later check finds. Spark takes sets and lists of
+texts, numbers, UUIDs, dates, timestamps, booleans and blobs; for others use `--engine local`.
 
 ## Values by group
 
@@ -121,8 +158,8 @@ a row that was written after the scan began (less `--margin`) is left to the nex
 left while the mirror lacks one of its rows. Spark refuses such values by name: use `--engine
 local`.
 
-A truth with another kind needs a mirror too: it leads from a row to its truth. The key of a filter
-has the truth's partition key, or all columns of the key of a mirror. Groups
+A truth with a filter, a group or a content needs a mirror too, which leads from a row to its truth.
+The key of a filter has the truth's partition key, or all columns of the key of a mirror. Groups
 share the first mirror's scan.
 
 ## Names
@@ -151,6 +188,7 @@ instead.
 | a key column of the projection without a column of the truth | the key of a row would be unknown |
 | a projection without the truth's plain partition key | no row of it would lead back to its truth |
 | a computed column whose type does not go with its transform | the message lists the types |
+| an `explode` whose key has no part of the element | all elements of a row would have one key |
 | two columns of different types | no value of one is a value of the other |
 | a number, max or min whose group is no partition | its rows could not be read again |
 | a table with counters that is not a `count` | a counter has no write time |
@@ -164,8 +202,8 @@ instead.
 
 ## What is not there yet
 
-A row for each element of a collection and materialised views have no form yet. A table is one
-projection: it has no number and maximum at once. A declaration of mail exists in Python only
+Materialised views have no form yet. A table is one projection: it has no number and maximum at
+once. A declaration of mail exists in Python only
 (`model/catalog/mail.py`).
 """
 

@@ -25,12 +25,14 @@ from mailmend.model.projections.declaration_file import (
 from mailmend.model.projections.declarations import (
     CONTENT,
     COUNT,
+    EXPLODE,
     FILTER,
     MIRROR,
     UNION,
     Declaration,
 )
 from mailmend.model.projections.family import Content, Counts, Family, Filter, Union
+from mailmend.model.projections.partial_mirror import ExplodedMirror, PartialMirror
 from mailmend.model.projections.projection import Mirror, Projection
 from mailmend.model.projections.valued import Bounds, Numbers
 from mailmend.model.sizes import TableSize
@@ -201,6 +203,8 @@ def _projections_json(families: Sequence[Family]) -> list[dict[str, Any]]:
 
 _KINDS: Final[Mapping[type[Projection], str]] = {
     Mirror: MIRROR,
+    PartialMirror: MIRROR,
+    ExplodedMirror: EXPLODE,
     Filter: FILTER,
     Union: UNION,
     Counts: COUNT,

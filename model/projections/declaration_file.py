@@ -18,6 +18,7 @@ from mailmend.model.projections.declaration_form import (
     BOUNDS_FORMS,
     CONTENT_FORM,
     COUNT_FORM,
+    EXPLODE_FORM,
     FILE_FORM,
     FILTER_FORM,
     MIRROR_FORM,
@@ -31,7 +32,9 @@ from mailmend.model.projections.declarations import (
     CONTENT,
     COUNT,
     COUNTERS,
+    ELEMENT,
     EXAMPLE,
+    EXPLODE,
     FILTER,
     LEFT_OUT,
     MAX,
@@ -40,12 +43,14 @@ from mailmend.model.projections.declarations import (
     RENAMED,
     TEST_MEND,
     UNION,
+    VALUE,
     WHEN,
     Declaration,
     DeclaredBounds,
     DeclaredCondition,
     DeclaredContent,
     DeclaredCount,
+    DeclaredExplode,
     DeclaredFilter,
     DeclaredMax,
     DeclaredMin,
@@ -94,7 +99,7 @@ class _Source:
     def error(self, offset: int, problem: str, mend: str = "") -> BadDeclaration:
         return BadDeclaration(self.file, place_of(self.text, offset), problem, mend=mend)
 
-    def note(self, path: TomlPath, problem: str, mend: str = "") -> None:
+    def note(self, path: TomlPath, problem: str, mend: str) -> None:
         offset = offset_at(self.offsets, path)
         self.refused.setdefault(offset, self.error(offset, problem, mend))
 
@@ -280,10 +285,11 @@ def _truth(node: _Node) -> DeclaredTruth | None:
     contents = tuple(_each(parts, CONTENT, _content))
     maxima = tuple(_each(parts, MAX, _bounds(DeclaredMax)))
     minima = tuple(_each(parts, MIN, _bounds(DeclaredMin)))
+    explodes = tuple(_each(parts, EXPLODE, _explode))
     if node.source.refused or table is None:
         return None
     groups = (unions, counts, contents, maxima, minima)
-    return node.made(lambda: DeclaredTruth(table, mirrors, filters, *groups))
+    return node.made(lambda: DeclaredTruth(table, mirrors, filters, *groups, explodes=explodes))
 
 
 def _each(parts: Mapping[str, _Node], kind: str, read: Callable[[_Node], T | None]) -> Iterator[T]:
@@ -296,19 +302,55 @@ def _mirror(node: _Node) -> DeclaredMirror | None:
     table, parts = _begun(node, MIRROR_FORM)
     renamed = _renamed(parts)
     computed = _computed(parts)
-    left_out: tuple[str, ...] = ()
-    if LEFT_OUT in parts:
-        left_out = tuple(_names(parts[LEFT_OUT]))
-    return node.made(lambda: DeclaredMirror(table, renamed, left_out, computed=computed))
+    left_out = _left_out(parts)
+    when = _when(parts)
+    return node.made(lambda: DeclaredMirror(table, renamed, left_out, computed=computed, when=when))
+
+
+def _explode(node: _Node) -> DeclaredExplode | None:
+    table, parts = _begun(node, EXPLODE_FORM)
+    renamed = _renamed(parts)
+    computed = _computed(parts)
+    left_out = _left_out(parts)
+    when = _when(parts)
+    names = {}
+    for part in (COLUMN, ELEMENT, VALUE):
+        if part in parts:
+            names[part] = parts[part].cql_name(parts[part].value, "column name") or UNREAD
+    column = names.get(COLUMN, UNREAD)
+    element = names.get(ELEMENT, "")
+    value = names.get(VALUE, "")
+    return node.made(
+        lambda: DeclaredExplode(
+            table,
+            renamed,
+            left_out,
+            computed=computed,
+            when=when,
+            column=column,
+            element=element,
+            value=value,
+        )
+    )
+
+
+def _when(parts: Mapping[str, _Node]) -> DeclaredCondition:
+    if WHEN not in parts:
+        return DeclaredCondition()
+    return _condition(parts[WHEN])
+
+
+def _left_out(parts: Mapping[str, _Node]) -> tuple[str, ...]:
+    if LEFT_OUT not in parts:
+        return ()
+    return tuple(_names(parts[LEFT_OUT]))
 
 
 def _filter(node: _Node) -> DeclaredFilter | None:
     table, parts = _begun(node, FILTER_FORM)
     renamed = _renamed(parts)
     computed = _computed(parts)
-    when = DeclaredCondition()
-    if WHEN in parts:
-        when = _condition(parts[WHEN])
+    when = _when(parts)
     return node.made(lambda: DeclaredFilter(table, renamed, computed=computed, when=when))
 
 

@@ -26,6 +26,8 @@ from mailmend.model.projections.declarations import (
     CONTENT,
     COUNT,
     COUNTERS,
+    ELEMENT,
+    EXPLODE,
     FILTER,
     LEFT_OUT,
     MAX,
@@ -35,6 +37,7 @@ from mailmend.model.projections.declarations import (
     RENAMED,
     TRUTH,
     UNION,
+    VALUE,
     WHEN,
 )
 from mailmend.model.projections.declared_transforms import (
@@ -102,18 +105,39 @@ _COMPUTED: Final = FilePart(
     "Columns that are computed, each by one transform of a closed list: "
     '`{ day = { day_of = "created_at" }, region = { constant = "eu" } }`. Columns of the key too.',
 )
+_WHEN: Final = FilePart(
+    WHEN,
+    defined(CONDITION),
+    "Which rows of the truth have a row in the table; without it each row has one.",
+)
+_LEFT_OUT: Final = FilePart(
+    LEFT_OUT,
+    {**list_schema(NAME.schema), "uniqueItems": True},
+    "Columns of the projection that are neither compared nor written.",
+)
 MIRROR_FORM: Final = FileForm(
     what="a mirror",
-    parts=(
-        _RENAMED,
-        _COMPUTED,
-        FilePart(
-            LEFT_OUT,
-            {**list_schema(NAME.schema), "uniqueItems": True},
-            "Columns of the projection that are neither compared nor written.",
-        ),
-    ),
+    parts=(_RENAMED, _COMPUTED, _WHEN, _LEFT_OUT),
     meaning="One row for each row of the truth, with the columns that both tables have.",
+)
+EXPLODE_FORM: Final = FileForm(
+    what="an explode",
+    parts=(
+        FilePart(COLUMN, NAME, "The truth's set, list or map."),
+        FilePart(ELEMENT, NAME, "The column that holds each element, or each key of a map."),
+        FilePart(VALUE, NAME, "The column that holds each value of a map."),
+        _RENAMED,
+        FilePart(
+            COMPUTED,
+            by_name(defined(TRANSFORM), NAME),
+            "Columns that are computed, as in a mirror. Of the column above, each element is "
+            'computed: `{ tag = { lower = "tags" } }`.',
+        ),
+        _WHEN,
+        _LEFT_OUT,
+    ),
+    meaning="One row for each element of a collection of each row of the truth.",
+    required=(COLUMN,),
 )
 FILTER_FORM: Final = FileForm(
     what="a filter",
@@ -177,6 +201,7 @@ TRUTH_FORM: Final = FileForm(
     what="a truth",
     parts=(
         FilePart(MIRROR, by_name(defined(MIRROR), NAME), "Copies, by table name."),
+        FilePart(EXPLODE, by_name(defined(EXPLODE), NAME), "Rows of elements, by table name."),
         FilePart(FILTER, by_name(defined(FILTER), NAME), "Keys of some rows, by table name."),
         FilePart(UNION, by_name(defined(UNION), NAME), "Gathered sets, by table name."),
         FilePart(COUNT, by_name(defined(COUNT), NAME), "Numbers of rows, by table name."),
@@ -195,6 +220,7 @@ FILE_FORM: Final = FileForm(
 FORMS: Final[Mapping[str, FileForm]] = {
     TRUTH: TRUTH_FORM,
     MIRROR: MIRROR_FORM,
+    EXPLODE: EXPLODE_FORM,
     FILTER: FILTER_FORM,
     UNION: UNION_FORM,
     COUNT: COUNT_FORM,

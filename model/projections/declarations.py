@@ -21,6 +21,7 @@ from mailmend.model.projections.toml_values import (
 
 TRUTH: Final = "truth"
 MIRROR: Final = "mirror"
+EXPLODE: Final = "explode"
 FILTER: Final = "filter"
 UNION: Final = "union"
 COUNT: Final = "count"
@@ -32,10 +33,20 @@ COMPUTED: Final = "computed"
 LEFT_OUT: Final = "left_out"
 WHEN: Final = "when"
 COLUMN: Final = "column"
+ELEMENT: Final = "element"
+VALUE: Final = "value"
 COUNTERS: Final = "counters"
 COLUMNS: Final = "columns"
 NULL: Final = "null"
 EXAMPLE: Final = f"Write a table like [{TRUTH}.users.{MIRROR}.users_by_email]."
+
+
+def _no_name_twice(names: Iterable[str], among: str) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise WrongUse(f"{name} occurs twice among {among}", mend="Name it once.")
+        seen.add(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +109,9 @@ class DeclaredCondition:
         return f"[{', '.join(tables)}]"
 
 
+EVERY_ROW: Final = DeclaredCondition()
+
+
 @dataclass(frozen=True, slots=True)
 class DeclaredProjection:
     """A table that follows from a truth.
@@ -157,9 +171,11 @@ class DeclaredMirror(DeclaredProjection):
 
     Attributes:
         left_out: columns of the projection that are neither compared nor written.
+        when: which rows of the truth have a row.
     """
 
     left_out: tuple[str, ...] = ()
+    when: DeclaredCondition = field(default=EVERY_ROW, kw_only=True)
 
     kind: ClassVar[str] = MIRROR
 
@@ -170,8 +186,51 @@ class DeclaredMirror(DeclaredProjection):
         object.__setattr__(self, "left_out", tuple(left_out))
 
     def own_lines(self) -> Iterator[str]:
+        if self.when != EVERY_ROW:
+            yield f"{WHEN} = {self.when.text}"
         if self.left_out:
             yield f"{LEFT_OUT} = [{', '.join(map(toml_text, self.left_out))}]"
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredExplode(DeclaredMirror):
+    """One row for each element of a collection of each truth row.
+
+    Attributes:
+        column: the truth's set, list or map.
+        element: the projection's column that holds each element, or each key of a map; "": none.
+        value: the projection's column that holds each value of a map; "": none.
+    """
+
+    column: str = field(kw_only=True)
+    element: str = field(default="", kw_only=True)
+    value: str = field(default="", kw_only=True)
+
+    kind: ClassVar[str] = EXPLODE
+
+    def __post_init__(self) -> None:
+        DeclaredMirror.__post_init__(self)
+        object.__setattr__(self, "column", cql_name(self.column, "column name"))
+        for part, spelling in self.parts:
+            object.__setattr__(self, part, cql_name(spelling, "column name"))
+        parts = [spelling for _, spelling in self.parts]
+        _no_name_twice((*self.named, *self.left_out, *parts), f"the columns of {self.table}")
+
+    @property
+    def parts(self) -> tuple[tuple[str, str], ...]:
+        """(part of the file, column of the projection) for each column that holds an element."""
+        return tuple(filter(_names_a_column, ((ELEMENT, self.element), (VALUE, self.value))))
+
+    def own_lines(self) -> Iterator[str]:
+        yield f"{COLUMN} = {toml_text(self.column)}"
+        for part, spelling in self.parts:
+            yield f"{part} = {toml_text(spelling)}"
+        yield from DeclaredMirror.own_lines(self)
+
+
+def _names_a_column(part: tuple[str, str]) -> bool:
+    _, spelling = part
+    return bool(spelling)
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,6 +343,7 @@ class DeclaredTruth:
     contents: tuple[DeclaredContent, ...] = ()
     maxima: tuple[DeclaredMax, ...] = ()
     minima: tuple[DeclaredMin, ...] = ()
+    explodes: tuple[DeclaredExplode, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "table", cql_name(self.table, "table name"))
@@ -299,21 +359,27 @@ class DeclaredTruth:
     def every(self) -> tuple[DeclaredProjection, ...]:
         """All that follows from it, kind by kind."""
         groups = (*self.unions, *self.counts, *self.maxima, *self.minima)
-        return (*self.mirrors, *self.filters, *groups, *self.contents)
+        return (*self.mirrors, *self.explodes, *self.filters, *groups, *self.contents)
 
     @property
     def projections(self) -> tuple[str, ...]:
         """The names of the tables that follow from it."""
         return tuple(projection.table for projection in self.every)
 
+    @property
+    def whole_mirrors(self) -> tuple[DeclaredMirror, ...]:
+        """The mirrors of every row, which lead from other projections to the truth."""
+        return tuple(mirror for mirror in self.mirrors if mirror.when == EVERY_ROW)
+
     def only(self, table: str) -> "DeclaredTruth":
-        """The truth with one mirror alone, or with one other projection and the mirrors."""
+        """The truth with one copy alone, or with one other projection and the whole mirrors."""
         mirrors = _of_table(table, self.mirrors)
-        if mirrors:
-            return DeclaredTruth(self.table, mirrors)
+        explodes = _of_table(table, self.explodes)
+        if mirrors or explodes:
+            return DeclaredTruth(self.table, mirrors, explodes=explodes)
         return DeclaredTruth(
             self.table,
-            self.mirrors,
+            self.whole_mirrors,
             _of_table(table, self.filters),
             _of_table(table, self.unions),
             _of_table(table, self.counts),
@@ -360,11 +426,3 @@ AnyKind = TypeVar("AnyKind", bound=DeclaredProjection)
 
 def _of_table(table: str, projections: Iterable[AnyKind]) -> tuple[AnyKind, ...]:
     return tuple(projection for projection in projections if projection.table == table)
-
-
-def _no_name_twice(names: Iterable[str], among: str) -> None:
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            raise WrongUse(f"{name} occurs twice among {among}", mend="Name it once.")
-        seen.add(name)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from mailmend.model.errors import WrongUse
+from mailmend.model.names import name_of
 from mailmend.model.projections.toml_values import Constant, cql_name, toml_constant, toml_pairs
 
 CONSTANT: Final = "constant"
@@ -99,6 +100,13 @@ class DeclaredTransform:
                 object.__setattr__(self, "part", _column(FIELD, self.part))
             case _:
                 pass
+
+    @property
+    def source(self) -> str | None:
+        """The truth's column, as the server knows it; None for a constant."""
+        if self.rule == CONSTANT:
+            return None
+        return name_of(str(self.of))
 
     @property
     def text(self) -> str:

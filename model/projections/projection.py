@@ -9,7 +9,7 @@ Truth rows and contents are removed only when older than a day, when no write of
 way.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -276,6 +276,10 @@ class Mirror(Projection):
     def read_columns(self) -> tuple[str, ...]:
         compared = [column.name for column in self.compared]
         return self.table.ordered({*self.table.key_names, *compared})
+
+    def unnested(self, truth: Row) -> Iterator[Row]:
+        """The rows that a truth row stands for: itself; of a partial mirror none, or several."""
+        yield truth
 
     def row_of(self, truth: Row) -> dict[str, object]:
         """The projection row that a truth row requires: its key, and every other column that both tables have."""

@@ -9,6 +9,7 @@ is read last is never older.
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ from mailmend.model.ports import Clock, Progress, Tables
 from mailmend.model.projections.family import Content, Family
 from mailmend.model.projections.findings import Suspect
 from mailmend.model.projections.group import Group
+from mailmend.model.projections.partial_mirror import PartialMirror
 from mailmend.model.projections.projection import Projection
 from mailmend.model.table import Row, Table
 from mailmend.repair.joins.parts import (
@@ -162,7 +164,10 @@ class _FamilyScan:
             self._keep(group, self._group_keeper(group, number))
         if family.content:
             self._keep(family.content, self._content_keeper(family.content))
-        self._read(family.truth, family.truth_columns, self._watched(watch, self._truth_keeper()))
+        keep = self._watched(watch, self._truth_keeper())
+        if isinstance(family.mirror, PartialMirror):
+            keep = partial(_keep_parts, family.mirror, keep)
+        self._read(family.truth, family.truth_columns, keep)
         self.progress.stage("compare")
         if family.content:
             self._join_contents(family.content)
@@ -310,6 +315,11 @@ class _FamilyScan:
 
     def _spill(self, name: str) -> Spill:
         return Spill(self.detection.workshop, f"{self.name}-{name}", part_bytes_max=self.engine.part_bytes_max)
+
+
+def _keep_parts(mirror: PartialMirror, keep: Callable[[Row], None], row: Row) -> None:
+    for part in mirror.unnested(row):
+        keep(part)
 
 
 def _filter_keeper(

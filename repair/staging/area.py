@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mailmend.cql.rows import decode, encode
+from mailmend.model.cql_types import parse_type
 from mailmend.model.errors import StagingRefused
 from mailmend.model.instants import instant_of
 from mailmend.model.operations import Scan
@@ -28,7 +29,7 @@ from mailmend.model.sizes import TableSize, bytes_text
 from mailmend.model.table import Column, Row, Table
 from mailmend.repair.clock import SystemClock
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 """The version of the format; it is increased when older versions of mailmend would read an area wrongly."""
 
 MANIFEST: Final = "staging.json"
@@ -346,11 +347,39 @@ _PLAIN: Final[Mapping[str, _Form]] = {
 
 
 def _form_of(column: Column) -> _Form:
-    """Types that no mail table compares are kept as JSON."""
-    known = _PLAIN.get(column.type)
+    """Cells of other types than these, and collections of them, are kept as JSON."""
+    known = _PLAIN.get(column.type) or _form_of_elements(column)
     return known or _Form(
         pa.string(), lambda value: json.dumps(encode(value)), lambda text: decode(column.type, json.loads(text))
     )
+
+
+def _form_of_elements(column: Column) -> _Form | None:
+    """The form of a set or list whose elements are plain cells; None for other types."""
+    parsed = parse_type(column.type)
+    if parsed.name == "frozen":
+        (parsed,) = parsed.arguments
+    if parsed.name not in _MAKERS:
+        return None
+    (argument,) = parsed.arguments
+    inner = _PLAIN.get(str(argument))
+    if inner is None:
+        return None
+    make = _MAKERS[parsed.name]
+    out = inner.out or _as_it_is
+    back = inner.back or _as_it_is
+    return _Form(
+        pa.list_(inner.arrow),
+        lambda value: list(map(out, value)),
+        lambda value: make(map(back, value)),
+    )
+
+
+_MAKERS: Final[Mapping[str, Callable[[Iterable[Any]], Any]]] = {"list": tuple, "set": frozenset}
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
 
 
 def schema_of(columns: Sequence[Column]) -> pa.Schema:

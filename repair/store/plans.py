@@ -23,9 +23,9 @@ from typing import Any, Final
 from mailmend.model.errors import MailmendError
 from mailmend.model.ids import MessageId, ModSeq, Uid
 from mailmend.model.operations import Change, ChangeIf, Count, Put, PutIfAbsent, Remove, RemoveIf, Seen, Write
-from mailmend.model.projections.family import Family, Filter
+from mailmend.model.projections.family import Family
 from mailmend.model.projections.findings import Suspect
-from mailmend.model.projections.projection import Mirror, Projection
+from mailmend.model.projections.projection import Projection
 from mailmend.model.projections.valued import Valued
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.model.table import Key, Row, Table, names_of
@@ -266,10 +266,13 @@ def suspects_of(family: Family, row: Row) -> tuple[Suspect, ...]:
     """The projections of a truth row, for a row whose change is uncertain."""
     keys = truth_keys(family, row)
     suspects = []
-    near: tuple[Mirror | Filter, ...] = (family.mirror, *family.filters)
-    for placed in near:
-        if placed.is_demanded_by(row):
-            suspects.append(Suspect(placed.name, placed.key_of(row), Verdict.AMEND, keys))
+    mirror = family.mirror
+    for part in mirror.unnested(row):
+        if mirror.is_demanded_by(part):
+            suspects.append(Suspect(mirror.name, mirror.key_of(part), Verdict.AMEND, keys))
+    for filtered in family.filters:
+        if filtered.is_demanded_by(row):
+            suspects.append(Suspect(filtered.name, filtered.key_of(row), Verdict.AMEND, keys))
     for union in family.unions:
         elements = frozenset(row.get(union.column) or ())
         if elements and union.is_demanded_by(row):

@@ -20,10 +20,12 @@ from pyspark.sql.types import (
 )
 
 from mailmend.model.projections.family import Family
+from mailmend.model.projections.partial_mirror import ExplodedMirror
 from mailmend.model.projections.projection import Mirror
-from mailmend.model.table import Table, columns, computed_column
+from mailmend.model.table import Column, Row, Table, columns, computed_column
 from mailmend.model.transforms import (
     ConstantCell,
+    ElementCell,
     FieldCell,
     HashBucket,
     JsonCell,
@@ -41,6 +43,7 @@ from mailmend.spark_repair.suspects import (
     places,
     spread,
     truth_frame,
+    unnested,
     with_truth_keys,
 )
 from mailmend.spark_repair.transforms import is_rendered, rendered
@@ -208,3 +211,41 @@ def test_places_have_computed_keys(spark: SparkSession) -> None:
         ("PROJECT", day, "eu.west", ids[2]): [[ids[2]]],
         ("WITHDRAW", day, "us", ids[2]): [],
     }
+
+
+ELEMENT = computed_column(
+    ElementCell(source="tags", type="text", rule=LowerCase(source="tags", type="text", default="none"))
+)
+ITSELF = computed_column(ElementCell(source="tags", type="text"))
+TAGGED = Table("tagged", (*columns("id text", regular="tags set<text>"), ELEMENT, ITSELF))
+BY_TAG = Table("by_tag", columns("tag text", "id text", "tagged text"))
+LOWERED = Table("lowered", columns("tag text", "id text"))
+
+
+def exploded(table: Table, key: Column) -> ExplodedMirror:
+    others = tuple((column.name, ITSELF.name) for column in table.regular)
+    own = (("tag", key.name), ("id", "id"))
+    return ExplodedMirror(TAGGED, table, own, table.regular, others, collection="tags")
+
+
+@pytest.mark.parametrize(
+    "mirror",
+    [exploded(BY_TAG, ELEMENT), exploded(LOWERED, ELEMENT), exploded(LOWERED, ITSELF)],
+    ids=["two cells", "lower case", "itself"],
+)
+def test_a_row_has_the_same_elements_in_both(spark: SparkSession, mirror: ExplodedMirror) -> None:
+    collections = st.none() | st.frozensets(st.text("aAbBΣ", max_size=2), max_size=4)
+    rows: list[Row] = [
+        {**dict.fromkeys(TAGGED.names), "id": str(number), "tags": tags}
+        for number, tags in enumerate(drawn(collections, share(200)))
+    ]
+    stored = [(row["id"], None if row["tags"] is None else sorted(row["tags"])) for row in rows]
+    raw = spark.createDataFrame(stored, "id string, tags array<string>")
+    rules = dict(TAGGED.computed)
+    read = raw.select(*(read_cell(rules.get(name), name).alias(name) for name in TAGGED.names))
+    names = ["id", *dict(mirror.element_cells)]
+
+    found = sorted(map(tuple, unnested(mirror, read).select(*map(cell_of, names)).collect()))
+
+    wanted = [part for row in rows for part in mirror.unnested(row)]
+    assert found == sorted(tuple(part[name] for name in names) for part in wanted)

@@ -10,12 +10,18 @@ from hypothesis import strategies as st
 
 from mailmend.model.errors import WrongUse
 from mailmend.model.names import spelled
-from mailmend.model.projections.declaration_file import FILE_CHARACTERS_MAX, BadDeclaration, read_declaration
+from mailmend.model.projections.declaration_file import (
+    FILE_CHARACTERS_MAX,
+    BadDeclaration,
+    read_declaration,
+    read_file,
+)
 from mailmend.model.projections.declarations import (
     Declaration,
     DeclaredCondition,
     DeclaredContent,
     DeclaredCount,
+    DeclaredExplode,
     DeclaredFilter,
     DeclaredMax,
     DeclaredMin,
@@ -75,7 +81,7 @@ CONDITIONS = st.lists(
 ).map(lambda alternatives: DeclaredCondition(tuple(alternatives)))
 
 
-KINDS = ("mirror", "filter", "union", "count", "content", "max", "min")
+KINDS = ("mirror", "filter", "union", "count", "content", "max", "min", "explode")
 PAIRS = st.lists(st.tuples(NAMES, NAMES), min_size=1, max_size=3, unique_by=lambda pair: pair[0]).map(tuple)
 KEYS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="."), min_size=1, max_size=3)
 
@@ -100,15 +106,27 @@ def transforms(draw: st.DrawFn) -> DeclaredTransform:
 
 
 @st.composite
-def projections(draw: st.DrawFn, table: str) -> DeclaredProjection:
+def projections(draw: st.DrawFn, table: str) -> DeclaredProjection:  # noqa: PLR0911 - one for each kind
     columns = draw(st.lists(NAMES, max_size=5, unique=True))
     count = draw(st.integers(0, len(columns)))
     renamed = tuple((own, draw(NAMES)) for own in columns[:count])
     also = draw(st.integers(count, len(columns)))
     computed = tuple((own, draw(transforms())) for own in columns[count:also])
-    match draw(st.sampled_from(["mirror", "filter", "union", "count", "max", "min", "content"])):
+    match draw(st.sampled_from(KINDS)):
         case "mirror":
-            return DeclaredMirror(table, renamed, tuple(columns[also:]), computed=computed)
+            return DeclaredMirror(table, renamed, tuple(columns[also:]), computed=computed, when=draw(CONDITIONS))
+        case "explode":
+            element, value, *left_out = (*columns[also:], "", "")
+            return DeclaredExplode(
+                table,
+                renamed,
+                tuple(filter(None, left_out)),
+                computed=computed,
+                when=draw(CONDITIONS),
+                column=draw(NAMES),
+                element=element,
+                value=value,
+            )
         case "filter":
             return DeclaredFilter(table, renamed, computed=computed, when=draw(CONDITIONS))
         case "union":
@@ -221,6 +239,11 @@ COMPUTED = "[truth.users.mirror.x]\ncomputed = "
         ("[truth.a.count.b]\ncounters = {}", 1, 16, "b has no counters", "total = {}"),
         ("[truth.a.count.b]\ncounters = { n = 5 }", 2, 14, "a condition is not a table", "null = true"),
         ("[[truth]]\na = 1", 1, 3, "truth is not a table", "[truth.NAME]"),
+        ("[truth.a.explode.b]", 1, 18, "an explode needs 'column'", "set, list or map"),
+        ("[truth.a.explode.b]\ncolumn = 'c'\nelement = 1", 3, 1, "a column name is a text", '"1"'),
+        ("[truth.a.explode.b]\ncolumn = 'c'\nelement = 'd'\nvalue = 'd'", 1, 18, "d occurs twice", "Name it once."),
+        ("[truth.a.mirror.b]\nwhen = { 'c d' = [1] }", 2, 10, "'c d' is not a valid column name", "in double quotes"),
+        (COMPUTED + "{ 'c d' = { lower = 'b' } }", 2, 14, "'c d' is not a valid column name", "in double quotes"),
     ],
 )
 def test_an_error_names_place_and_mend(text: str, line: int, column: int, problem: str, mend: str) -> None:
@@ -246,6 +269,21 @@ def test_a_file_that_would_exhaust_the_reader_is_refused(text: str) -> None:
     assert refused(text).place.line == 1
 
 
+def test_a_file_may_have_as_many_characters_as_the_page_says() -> None:
+    assert FILE_CHARACTERS_MAX == 262_144
+    rest = "#" * (FILE_CHARACTERS_MAX - len(SHOP))
+
+    assert read_declaration(SHOP + rest) == read_declaration(SHOP)
+
+
+def test_a_file_without_truths_says_just_that() -> None:
+    assert refused("").problem == "no truth is declared"
+
+
+def test_a_file_that_was_read_knows_its_name() -> None:
+    assert read_file(SHOP, "shop.toml").file == "shop.toml"
+
+
 @given(st.text(max_size=60))
 def test_any_text_is_read_or_refused(text: str) -> None:
     with suppress(BadDeclaration):
@@ -261,6 +299,13 @@ EVERY_KIND = """\
 [truth.users.mirror.by_email]
 
 [truth.users.mirror.by_team]
+
+[truth.users.mirror.some]
+when = { state = "active" }
+
+[truth.users.explode.by_tag]
+column = "tags"
+element = "tag"
 
 [truth.users.filter.active]
 when = { state = "active" }
@@ -286,6 +331,8 @@ columns = { seen_at = "seen_at" }
     [
         ("by_email", ("by_email",)),
         ("by_team", ("by_team",)),
+        ("some", ("some",)),
+        ("by_tag", ("by_tag",)),
         *[
             (table, ("by_email", "by_team", table))
             for table in ("active", "tags", "counts", "latest", "first", "profiles")

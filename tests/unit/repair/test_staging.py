@@ -43,6 +43,8 @@ VALUES = {
     "timestamp": st.integers(-(10**12), 10**13).map(
         lambda ms: datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=ms)
     ),
+    "set<int>": st.frozensets(st.integers(-(2**31), 2**31 - 1), min_size=1),
+    "frozen<list<uuid>>": st.lists(st.uuids(), min_size=1).map(tuple),
     "varint": st.integers(),
     "blob": st.binary(),
     "map<text, timeuuid>": st.dictionaries(st.text(), st.uuids(), min_size=1),

@@ -8,10 +8,11 @@ from mailmend.model.table import Table, columns
 from mailmend.repair.declared import declared_families
 from mailmend.repair.unseen import unseen_by
 
-USERS = Table("users", columns("user_id uuid", "at int", "email text", static="plan text"))
+USERS = Table("users", columns("user_id uuid", "at int", "email text, roles set<text>", static="plan text"))
 BY_EMAIL = Table("by_email", columns("email text", regular="user_id uuid, note text, size int"))
 VIEW = View(Table("a_view", columns("email text")), "users", "")
-LIVE = Schema((), (USERS, BY_EMAIL, Table("logins", columns("day date"))), views=(VIEW,))
+BY_ROLE = Table("by_role", columns("role text", "user_id uuid, at int"))
+LIVE = Schema((), (USERS, BY_EMAIL, BY_ROLE, Table("logins", columns("day date"))), views=(VIEW,))
 TEXT = '[truth.users.mirror.by_email]\nleft_out = ["note"]'
 
 
@@ -35,3 +36,16 @@ def test_rows_that_claim_one_place_are_named() -> None:
     families = declared_families("shop", read_declaration(TEXT, "shop.toml"), LIVE)
     whys = [why for _, why in unseen_by(families, LIVE)]
     assert any("which is right (CLASH)" in why for why in whys)
+
+
+def test_what_expires_before_its_row_is_named() -> None:
+    text = '[truth.users.explode.by_role]\ncolumn = "roles"\nelement = "role"\nwhen = { email = "a" }'
+    families = declared_families("shop", read_declaration(text, "shop.toml"), LIVE)
+
+    whys = [why for table, why in unseen_by(families, LIVE) if table == "by_role"]
+
+    assert whys[-3:] == [
+        "a value of email that expires before its row: a later check finds what is left",
+        "an element of roles that expires before its row: a later check finds what is left",
+        "a row of users without roles has no row there",
+    ]

@@ -16,6 +16,7 @@ from mailmend.model.table import Row
 from tests.support.commands import CommandLine, command_line, contact_of
 from tests.support.declared_users import (
     BY_EMAIL,
+    BY_TAG,
     COUNTS,
     DECLARED,
     LEADS,
@@ -41,8 +42,8 @@ class Shop:
     mailmend: CommandLine
     file: Path
 
-    def found(self) -> tuple[int, Mapping[str, Mapping[str, int]]]:
-        ended = self.mailmend("check", "--projections", str(self.file), "--engine", "local", "--json")
+    def found(self, engine: str = "local") -> tuple[int, Mapping[str, Mapping[str, int]]]:
+        ended = self.mailmend("check", "--projections", str(self.file), "--engine", engine, "--json")
         assert ended.code in (0, 1), ended.err
         return ended.code, ended.json["findings"]
 
@@ -95,28 +96,36 @@ def test_a_writer_leaves_no_drift_in_any_kind(shop: Shop) -> None:
     assert shop.found() == (0, {})
     rows = shop.rows()
     assert [row["email"] for row in rows["by_email"]] == ["moved@shop", "u1@shop", "u3@shop", "u4@shop"]
+    assert [(row["tag"], row["id"].int) for row in rows["by_tag"]] == [("a", 1), ("b", 1), ("c", 2)]
     counted = {row["team"]: (row["total"], row["named"] or 0) for row in rows["counts"]}
     assert counted == {"red": (2, 2), "blue": (2, 0)}
 
 
-def test_damage_of_every_kind_is_mended_and_put_back(shop: Shop) -> None:
-    sound = shop.rows()
+FOUND: Mapping[str, Mapping[str, int]] = {
+    "by_email": {"PROJECT": 1},
+    "by_tag": {"AMEND": 1, "PROJECT": 1, "WITHDRAW": 1},
+    "leads": {"PROJECT": 1, "WITHDRAW": 1},
+    "tags": {"AMEND": 1},
+    "counts": {"AMEND": 1},
+}
+
+
+def damage(shop: Shop) -> None:
     shop.tables.write(Remove(BY_EMAIL, ("u1@shop",)))
+    shop.tables.write(Remove(BY_TAG, ("a", UUID(int=1))))
+    shop.tables.write(Put(BY_TAG, {"tag": "b", "id": UUID(int=1), "name": "old"}))
+    shop.tables.write(Put(BY_TAG, {"tag": "d", "id": UUID(int=1), "name": "lead"}))
     shop.tables.write(Remove(LEADS, ("red", UUID(int=1))))
     shop.tables.write(Put(LEADS, {"team": "blue", "id": UUID(int=3)}))
     shop.tables.write(Change(TAGS, ("red",), take={"tags": frozenset({"a"})}))
     shop.tables.write(Count(COUNTS, ("red",), {"total": 5}))
+
+
+def test_damage_of_every_kind_is_mended_and_put_back(shop: Shop) -> None:
+    sound = shop.rows()
+    damage(shop)
     damaged = shop.rows()
-    code, found = shop.found()
-    assert (code, found) == (
-        1,
-        {
-            "by_email": {"PROJECT": 1},
-            "leads": {"PROJECT": 1, "WITHDRAW": 1},
-            "tags": {"AMEND": 1},
-            "counts": {"AMEND": 1},
-        },
-    )
+    assert shop.found() == (1, FOUND)
 
     repaired = shop.mailmend("repair", "--projections", str(shop.file), "--engine", "local", "--json")
 
@@ -128,3 +137,23 @@ def test_damage_of_every_kind_is_mended_and_put_back(shop: Shop) -> None:
 
     assert undone.code == 0, undone.err
     assert shop.rows() == damaged
+
+
+def test_single_rows_are_mended_by_their_keys(shop: Shop) -> None:
+    damage(shop)
+    words = ("repair", "--projections", str(shop.file), "--json")
+
+    of_truth = shop.mailmend(*words, "--key", f"users:id={UUID(int=1)}")
+    of_tag = shop.mailmend(*words, "--key", "by_tag:tag=d")
+
+    assert of_truth.json["fixed"] == {"AMEND": 2, "PROJECT": 3}
+    assert of_tag.json["fixed"] == {"WITHDRAW": 1}
+    assert shop.found() == (1, {"leads": {"WITHDRAW": 1}, "counts": {"AMEND": 1}})
+
+
+@pytest.mark.spark
+@pytest.mark.thorough
+def test_spark_finds_the_same_damage(shop: Shop) -> None:
+    assert shop.found("spark") == (0, {})
+    damage(shop)
+    assert shop.found("spark") == (1, FOUND)
