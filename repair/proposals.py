@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 from mailmend.model.cql_types import normal_type
 from mailmend.model.keyspace import Schema
 from mailmend.model.projections.declarations import (
+    COLUMN,
+    ELEMENT,
+    EXPLODE,
     MIRROR,
     RENAMED,
     TRUTH,
@@ -19,6 +22,7 @@ from mailmend.model.projections.declarations import (
 )
 from mailmend.model.projections.toml_values import toml_text
 from mailmend.model.table import Column, Kind, Table, is_plain_name, spellings
+from mailmend.repair.declared_elements import element_types
 
 Mirrors = dict[str, list[DeclaredMirror]]
 """The mirrors of each truth, by its spelling."""
@@ -119,7 +123,9 @@ class _Proposer:
                 self._declare(truth, table, mirrors)
         apart = []
         for table in tables:
-            if table.name not in placed and not self._asks_for_a_key(table, tables):
+            if table.name in placed or self._asks_for_elements(table, tables):
+                continue
+            if not self._asks_for_a_key(table, tables):
                 apart.append(toml_text(table.spelling).strip('"'))
         declared = []
         for table in tables:
@@ -188,6 +194,27 @@ class _Proposer:
             text += f" Columns of its type: {spellings(unused)}."
         self.ask(table, text)
 
+    def _asks_for_elements(self, table: Table, tables: Sequence[Table]) -> bool:
+        """Ask whether a key column holds the elements of a collection of a likely truth."""
+        for truth in tables:
+            unfed = [column for column in table.key if not _feeds(truth, column)]
+            leads = truth is not table and all(_feeds(table, column) for column in truth.partition)
+            if not leads or len(unfed) != 1:
+                continue
+            own = unfed[0]
+            collections = [column for column in truth.regular if _has_elements(column, own)]
+            if not collections:
+                continue
+            first = f"{truth.spelling}.{collections[0].spelling}"
+            text = f"Has {table.spelling} a row for each element of {first}?"
+            if len(collections) > 1:
+                text += f" Other collections of its type: {spellings(collections[1:])}."
+            header = f"[{TRUTH}.{truth.spelling}.{EXPLODE}.{table.spelling}]"
+            column = f"{COLUMN} = {toml_text(collections[0].spelling)}"
+            self.ask(table, text, header, column, f"{ELEMENT} = {toml_text(own.spelling)}")
+            return True
+        return False
+
     def _asks_for_a_key(self, table: Table, tables: Sequence[Table]) -> bool:
         """Ask for the columns of a key that no column of a likely truth has."""
         for truth in tables:
@@ -217,6 +244,12 @@ def _feeds(table: Table, column: Column) -> bool:
         return False
     own = table.column(column.name)
     return own.kind is not Kind.STATIC and normal_type(own.type) == normal_type(column.type)
+
+
+def _has_elements(column: Column, own: Column) -> bool:
+    """Whether a column is a collection whose elements or keys have the type of another column."""
+    kind = element_types(column).get(ELEMENT)
+    return column.kind is Kind.REGULAR and kind == normal_type(own.type)
 
 
 def _is_copy(truth: Table, table: Table) -> bool:

@@ -56,6 +56,20 @@ def test_a_key_of_another_name_is_asked_about() -> None:
     assert '# renamed = { mail = "COLUMN" }' in text
 
 
+def test_a_table_with_a_row_for_each_element_is_asked_about() -> None:
+    films = VIDEOS.with_columns((*VIDEOS.columns, Column("tags", "set<text>"), Column("cast", "list<text>")))
+    by_tag = Table("tag_views", columns("tag text", "video_id uuid", "name text"))
+
+    text = proposal_of(films, by_tag).text
+
+    assert "# ? Has tag_views a row for each element of videos.tags?" in text
+    assert "Other collections of its type: cast." in text
+    lines = text[text.index("# [truth.videos.explode.tag_views]") :].splitlines()[:3]
+    answered = "\n".join(line.removeprefix("# ") for line in lines)
+    (family,) = declared_families("shop", read_declaration(answered), Schema((), (films, by_tag)))
+    assert family.mirror.name == "tag_views"
+
+
 def test_a_table_of_keys_alone_is_asked_about() -> None:
     keys = Table("users_active", columns("email text", "user_id uuid"))
     proposal = proposal_of(USERS, keys)
