@@ -36,6 +36,7 @@ from mailmend.admin.messages.bound_tables import (
     plan_keeps,
 )
 from mailmend.admin.messages.mending import CommandResult, ended, given, staged, unseen
+from mailmend.admin.messages.named_rows import named_rows
 from mailmend.admin.messages.options import (
     MEASURED,
     PLAN,
@@ -60,6 +61,7 @@ from mailmend.repair.mending import runner
 from mailmend.repair.mending.engine import RepairSettings
 from mailmend.repair.mending.limits import Pace
 from mailmend.repair.mending.runner import GoOn
+from mailmend.repair.scanners.keyed import TargetRows
 from mailmend.repair.scanners.lookup import Target, TargetMailboxes, TargetMessages, mailboxes_of, refuse_unknown
 
 
@@ -71,6 +73,7 @@ class RepairRequest(ScanOptions):
         plan: a file for the plan of what would be mended; nothing else is written.
         projections: what is mended, or the file that declares it; None: James's messages are.
         named: one projection of that file; None: all of them.
+        key: rows of that file's tables, as `--key` names them; (): whole tables.
     """
 
     connection: ConnectionSettings
@@ -91,6 +94,7 @@ class RepairRequest(ScanOptions):
     scan: bool = False
     projections: Path | Declaration | None = None
     named: str | None = None
+    key: tuple[str, ...] = ()
 
     @property
     def verdicts(self) -> frozenset[Verdict]:
@@ -113,8 +117,8 @@ def repair(request: RepairRequest, caller: Caller) -> CommandResult:
     """
     _refuse_unasked_restore(request, caller)
     with open_cluster(request.connection) as opened:
-        target = target_of(opened, request)
         tables = _tables_of(request, opened)
+        target = target_of(opened, request, tables.bound.families)
         examples = Examples(caller, tables.scope)
         keyspace = opened.mail.name
         options = {**_recorded_options(request, target), **tables.kept}
@@ -243,7 +247,14 @@ def repair_lags(request: RepairRequest, caller: Caller) -> CommandResult:
     )
 
 
-def target_of(opened: OpenCluster, request: RepairRequest) -> Target | None:
+def target_of(
+    opened: OpenCluster,
+    request: RepairRequest,
+    families: tuple[Family, ...] = (),
+) -> Target | None:
+    """What is looked at by key; None where whole tables are scanned."""
+    if request.key:
+        return TargetRows(tuple(named_rows(text, families) for text in request.key))
     if request.scan and not (request.message or request.mailbox or request.user):
         raise WrongUse(
             "--scan goes with --message, --mailbox or --user", mend="Without them everything is scanned anyway."
@@ -305,10 +316,13 @@ def _recorded_options(request: RepairRequest, target: Target | None) -> dict[str
         given["projections"] = file_of(request.projections)
     if request.only:
         given["only"] = sorted(verdict.value for verdict in request.verdicts)
-    if request.user and target:
-        given["mailbox"] = target.ids
-        if isinstance(target, TargetMessages):
-            given["mailbox"] = target.mailboxes
+    match target:
+        case TargetMessages(mailboxes=mailboxes) if request.user:
+            given["mailbox"] = mailboxes
+        case TargetMailboxes(ids=mailboxes) if request.user:
+            given["mailbox"] = mailboxes
+        case _:
+            pass
     return {name: plain(value) for name, value in given.items() if value not in (None, False, ())}
 
 

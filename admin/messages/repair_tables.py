@@ -27,7 +27,11 @@ REPAIR_TABLES: Final = Command(
 
     NAME is one projection of the file, or a source of truth with all that follows from it. The
     ledger keeps the declaration with the run: undo goes by that copy, whatever becomes of the
-    file. A plan holds the declaration too.""",
+    file. A plan holds the declaration too.
+
+    With --key a few reads look at single rows, at once: a row of truth with all rows that it
+    demands, or a row that follows with the truth that it names. Counters are left out, and so are
+    rows that name the same truth under a key which it does not demand.""",
     service="mailmend.admin.messages.repair:repair",
     present="mailmend.admin.messages.shared_document:document_of",
     options=(
@@ -55,17 +59,25 @@ REPAIR_TABLES: Final = Command(
             "Overwrite cells whose timestamps lie in the future, at once; a late writer loses.",
         ),
         *WRITING,
+        option(
+            "--key",
+            "Only these rows, of a truth or of a table that follows, and what they lead to. "
+            "No table is scanned. The partition key will do. May be given again.",
+            multiple=True,
+            metavar="TABLE:COLUMN=VALUE,...",
+        ),
         *SCANNING_ALL,
         STAGING,
     ),
     shared=(CONNECTION,),
     output=MEASURED_TABLES,
-    alone={"plan": ("max_fixes", "keep")},
+    alone={"plan": ("max_fixes", "keep"), "key": ("staging", "engine")},
     examples="""
         mailmend repair --projections shop.toml -k shop --dry-run            what would be mended
         mailmend repair --projections shop.toml -k shop                      mend it
         mailmend repair users_by_email --projections shop.toml -k shop       one table of the file
         mailmend repair --projections shop.toml -k shop --plan plan.jsonl    then mailmend apply
+        mailmend repair --projections shop.toml -k shop --key users_by_email:email=ann@example.org
         mailmend undo RUN -k shop                                            put it back""",
     exits=REPAIR_EXITS,
 )

@@ -33,6 +33,7 @@ from mailmend.repair.mending.counters import truths_beside
 from mailmend.repair.mending.engine import LocalSuspects, RepairSettings
 from mailmend.repair.mending.fixer import BATCH_SUSPECTS, SecondLook
 from mailmend.repair.mending.generators import BehindGenerator, Generators, GeneratorWatch
+from mailmend.repair.scanners.keyed import TargetRows, suspects_named
 from mailmend.repair.store.mailboxes import did_you_mean, user_name
 
 ROWS_AT_ONCE = 1000
@@ -94,7 +95,7 @@ _MISSING_ROWS = (
     "and mends them; --message does for one that is known."
 )
 
-Target = TargetMessages | TargetMailboxes
+Target = TargetMessages | TargetMailboxes | TargetRows
 
 
 PATHS_MAX = 20_000
@@ -206,6 +207,8 @@ class _FamilyLook:
                 for message in ids:
                     self._look(self._of_truths(self._rows(self.family.truth, (message,))))
                     self._look(self._of_content((message,)))
+            case TargetRows(rows=rows):
+                self._look(suspects_named(self.family, rows, self._streamed, self.settings.level))
             case TargetMailboxes(ids=ids, scan=scan):
                 place = (self.engine.mail, self.family, self.engine.clock, self.settings.keyspace)
                 watch = GeneratorWatch(Generators(*place))
@@ -364,7 +367,7 @@ class TargetSuspects(LocalSuspects):
         if len(self._suspects) > SUSPECTS_MAX:
             raise WrongUse(
                 f"more than {SUSPECTS_MAX:,} rows of the target look wrong",
-                mend="Repair the whole keyspace: mailmend repair messages, without --message, --mailbox and --user.",
+                mend="Repair the whole keyspace: without --message, --mailbox, --user and --key.",
             )
 
     def take(self, look: Look | MailmendError, *, only_with_truth: bool = False) -> None:
