@@ -172,10 +172,11 @@ def judged(
     finished = sum(counts.marked for partition, counts in scanned.partitions.items() if partition not in over)
     for at, off in _miscounted(scanned, edge).items():
         found[QueuePlace(Verdict.TALLY_DIFFERS, (scanned.queue, at))] = off
+    is_behind = after != starts.browse and (bool(over) or _is_stuck(scanned, now, window))
     of_queue = {
         Verdict.FINISHED: finished,
         Verdict.ORPHAN_MARK: 0 if marks_expire else scanned.orphan_marks,
-        Verdict.START_BEHIND: int(after != starts.browse),
+        Verdict.START_BEHIND: int(is_behind),
         Verdict.START_MOVED_BACK: int(moved_back(starts.browse, starts.furthest)),
         Verdict.NO_BROWSE_START: int(starts.browse is None and bool(scanned.partitions)),
         Verdict.NO_CONTENT_START: int(starts.browse is not None and starts.content is None),
@@ -183,6 +184,15 @@ def judged(
     for verdict, number in of_queue.items():
         found[QueuePlace(verdict, (scanned.queue,))] = number
     return JudgedQueue(scanned, after, over, {place: number for place, number in found.items() if number})
+
+
+def _is_stuck(scanned: ScannedQueue, now: datetime, window: timedelta) -> bool:
+    """Whether the browse start could have been moved a window ago: since then it had time."""
+    browse = scanned.starts.browse
+    if browse is None:
+        return False
+    reachable = next_browse_start(browse, scanned.first_live, now - window, window)
+    return reachable != browse
 
 
 def _miscounted(scanned: ScannedQueue, edge: datetime | None) -> dict[datetime, int]:

@@ -80,6 +80,27 @@ class TestJudged:
                 id="nothing is over without a browse start",
             ),
             pytest.param(
+                scanned(8, {}),
+                NOW,
+                set(),
+                {},
+                id="a start that may move since the turn of a slice is not stuck",
+            ),
+            pytest.param(
+                scanned(8, {}),
+                NOW + HOUR,
+                set(),
+                {Verdict.START_BEHIND: 1},
+                id="a start that has not moved for a whole slice is stuck",
+            ),
+            pytest.param(
+                scanned(8, {8: (1, 1)}),
+                NOW,
+                {8},
+                {Verdict.OVER: 1, Verdict.START_BEHIND: 1},
+                id="a start that has to move before rows can go is behind",
+            ),
+            pytest.param(
                 ScannedQueue(QUEUE, QueueStarts(NOON, NOON, NOON + HOUR)),
                 NOON + HOUR,
                 set(),
