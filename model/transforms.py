@@ -142,10 +142,12 @@ class TimeBucket(Transform):
 
     Attributes:
         of_uuid: whether the source is a time-based UUID, else it is a timestamp.
+        digits: whether a text has the digits only (20240501, 2024050113).
     """
 
     unit: TimeUnit
     of_uuid: bool
+    digits: bool = False
 
     def of(self, cell: Any) -> Any:
         millis = self._millis(cell)
@@ -177,7 +179,9 @@ class TimeBucket(Transform):
             case "bigint":
                 return start
             case "int":
-                return int(self._text(day, hour).replace("-", ""))
+                return int(_digits(self._text(day, hour)))
+            case _ if self.digits:
+                return _digits(self._text(day, hour))
             case _:
                 return self._text(day, hour)
 
@@ -188,7 +192,14 @@ class TimeBucket(Transform):
 
     @property
     def said(self) -> str:
-        return f"{self.unit.value}_of({self.source}) as {self.type}"
+        words = f"{self.unit.value}_of({self.source}) as {self.type}"
+        if self.digits:
+            return f"{words} in digits"
+        return words
+
+
+def _digits(text: str) -> str:
+    return text.replace("-", "").replace("T", "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

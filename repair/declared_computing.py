@@ -14,7 +14,9 @@ from mailmend.model.projections.declared_transforms import (
     COLUMN_ITSELF,
     CONSTANT,
     CRC32_OF,
+    DIGITS,
     FIELD_OF,
+    FORM,
     JSON_OF,
     LOWER,
     DeclaredTransform,
@@ -143,9 +145,13 @@ class _Asked:
     def time(self) -> Transform:
         unit = _UNITS[self.rule]
         self.takes(("timestamp", "timeuuid"))
-        self.gives(_time_results(unit))
+        in_digits = self.declared.part == DIGITS
+        if in_digits:
+            self.gives(TEXT_TYPES, f"{FORM} = {DIGITS!r}")
+        else:
+            self.gives(_time_results(unit))
         is_uuid = self.source_type == "timeuuid"
-        return TimeBucket(**self.known._asdict(), unit=unit, of_uuid=is_uuid)
+        return TimeBucket(**self.known._asdict(), unit=unit, of_uuid=is_uuid, digits=in_digits)
 
     def crc32(self) -> Transform:
         buckets = int(self.declared.part or 0)

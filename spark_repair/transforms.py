@@ -140,6 +140,10 @@ def _bucket(transform: TimeBucket, cell: Expression) -> Expression:
             day = sf.trunc(day, "year")
         case TimeUnit.DAY:
             pass
+    return _formed(transform, day, hour)
+
+
+def _formed(transform: TimeBucket, day: Expression, hour: Expression) -> Expression:
     start = sf.unix_date(day).cast("long") * _long(_DAY) + hour.cast("long") * _long(_HOUR)
     match transform.type:
         case "timestamp":
@@ -149,9 +153,15 @@ def _bucket(transform: TimeBucket, cell: Expression) -> Expression:
         case "bigint":
             return start
         case "int":
-            return sf.regexp_replace(_text(transform.unit, day, hour), "-", "").cast("int")
+            return _digits(_text(transform.unit, day, hour)).cast("int")
+        case _ if transform.digits:
+            return _digits(_text(transform.unit, day, hour))
         case _:
             return _text(transform.unit, day, hour)
+
+
+def _digits(text: Expression) -> Expression:
+    return sf.regexp_replace(text, "[-T]", "")
 
 
 def _text(unit: TimeUnit, day: Expression, hour: Expression) -> Expression:

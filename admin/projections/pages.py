@@ -101,7 +101,8 @@ back to its truth. Null gives null; with `default` it gives that constant. Times
 The form of an hour, day, month or year follows from the type of the column: a `timestamp` or `date`
 is its beginning, a `text` the beginning of its ISO form (`2024-05-01T13`, `2024-05-01`, `2024-05`,
 `2024`), a `bigint` has the milliseconds from 1970 to its beginning, an `int` its digits
-(`20240501`, `202405`, `2024`). An hour has no `date` and no `int`. `crc32_of` takes texts, whole
+(`20240501`, `202405`, `2024`). With `form = "digits"` a `text` has digits too (`20240501`,
+`2024050113`). An hour has no `date` and no `int`. `crc32_of` takes texts, whole
 numbers (their decimal digits) and UUIDs (36 characters in lower case). What `json_of` finds is a
 text, a whole number, true or false; else it is null. Spark computes everything but `json_of`: with
 it, use `--engine local`.
@@ -221,8 +222,10 @@ def _transforms() -> str:
     lines = ["| transform | next to it | meaning |", "|---|---|---|"]
     for rule in RULES:
         needed = ""
-        if rule.needs:
-            needed = f"`{rule.needs}`"
+        if rule.part:
+            needed = f"`{rule.part}`"
+        if rule.may_have:
+            needed = f"{needed}, if wanted"
         lines.append(f"| `{rule.word}` | {needed} | {rule.meaning} |")
     return "\n".join(lines) + "\n"
 

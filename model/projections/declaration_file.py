@@ -454,8 +454,8 @@ def _transform(node: _Node) -> DeclaredTransform | None:
     rule = RULE_OF[words[0]]
     values = {}
     for name, part in parts.items():
-        if name not in (rule.word, rule.needs, DEFAULT):
-            mend = names_instead(name, list(filter(None, (rule.needs, DEFAULT))), "It may have")
+        if name not in (rule.word, rule.part, DEFAULT):
+            mend = names_instead(name, list(filter(None, (rule.part, DEFAULT))), "It may have")
             part.note(f"{rule.word} has no {name!r}", mend)
         elif not isinstance(part.value, bool | int | str):
             part.note(f"{name} is neither a text, a whole number nor a boolean", COMPUTED_MEND)
@@ -464,8 +464,8 @@ def _transform(node: _Node) -> DeclaredTransform | None:
     if rule.word not in values:
         return None
     needed = None
-    if rule.needs != DEFAULT:
-        needed = values.get(rule.needs)
+    if rule.part != DEFAULT:
+        needed = values.get(rule.part)
     default = values.get(DEFAULT)
     return node.made(lambda: DeclaredTransform(rule.word, values[rule.word], needed, default))
 

@@ -45,7 +45,9 @@ from mailmend.model.projections.declared_transforms import (
     BUCKETS_MAX,
     CONSTANT,
     DEFAULT,
+    DIGITS,
     FIELD,
+    FORM,
     PATH,
     RULES,
 )
@@ -79,6 +81,7 @@ _PARTS: Final[Mapping[str, JsonSchema]] = {
     PATH: text_schema(r"[^.]+(?:\.[^.]+)*"),
     FIELD: NAME.schema,
     DEFAULT: _CONSTANT,
+    FORM: {"const": DIGITS},
 }
 TRANSFORM: Final = "transform"
 
@@ -92,8 +95,8 @@ def _transforms() -> JsonSchema:
             parts[rule.word] = _CONSTANT
         else:
             parts[DEFAULT] = _CONSTANT
-        if rule.needs:
-            parts[rule.needs] = _PARTS[rule.needs]
+        if rule.part:
+            parts[rule.part] = _PARTS[rule.part]
         needed = [rule.word, *filter(None, [rule.needs])]
         forms.append(described(rule.meaning, {**object_schema(parts), "required": needed}))
     return {"anyOf": forms}

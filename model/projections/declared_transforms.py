@@ -21,17 +21,30 @@ FIELD_OF: Final = "field_of"
 BUCKETS: Final = "buckets"
 PATH: Final = "path"
 FIELD: Final = "field"
+FORM: Final = "form"
+DIGITS: Final = "digits"
 DEFAULT: Final = "default"
 
 BUCKETS_MAX: Final = 2**31
 
 
 class TransformRule(NamedTuple):
-    """A word of the closed list, the part that it needs next to it, and its meaning."""
+    """A word of the closed list.
+
+    Attributes:
+        needs: the part that it needs next to it; "" where it needs none.
+        may_have: the part that it may have next to it, other than a default.
+    """
 
     word: str
     needs: str
     meaning: str
+    may_have: str = ""
+
+    @property
+    def part(self) -> str:
+        """The part next to it, needed or not, other than a default; "" without one."""
+        return self.may_have or self.needs
 
 
 _TIMES: Final = "of a timestamp or timeuuid, in UTC"
@@ -39,10 +52,10 @@ RULES: Final = (
     TransformRule(CONSTANT, "", "The same value in every row."),
     TransformRule(COLUMN_ITSELF, DEFAULT, "The column, and the default where it is null."),
     TransformRule(LOWER, "", "The text in lower case, letter by letter."),
-    TransformRule(HOUR_OF, "", f"The hour {_TIMES}."),
-    TransformRule(DAY_OF, "", f"The day {_TIMES}."),
-    TransformRule(MONTH_OF, "", f"The month {_TIMES}."),
-    TransformRule(YEAR_OF, "", f"The year {_TIMES}."),
+    TransformRule(HOUR_OF, "", f"The hour {_TIMES}.", FORM),
+    TransformRule(DAY_OF, "", f"The day {_TIMES}.", FORM),
+    TransformRule(MONTH_OF, "", f"The month {_TIMES}.", FORM),
+    TransformRule(YEAR_OF, "", f"The year {_TIMES}.", FORM),
     TransformRule(CRC32_OF, BUCKETS, "CRC-32 of the column's text in UTF-8, modulo `buckets`."),
     TransformRule(JSON_OF, PATH, "What is under the dotted keys of `path` in a JSON text."),
     TransformRule(FIELD_OF, FIELD, "The field of that name of a user type."),
@@ -63,7 +76,7 @@ class DeclaredTransform:
     Attributes:
         rule: a word of the closed list.
         of: the truth's column; for `constant` the value.
-        part: the value of the part that the rule needs, other than a default.
+        part: the value of the part that the rule needs or may have, other than a default.
         default: what stands for null; None: null stays null.
     """
 
@@ -96,6 +109,9 @@ class DeclaredTransform:
                 pass
             case "json_of", _:
                 raise WrongUse(f"{PATH} has no keys: {self.part!r}", mend=_PATH_MEND)
+            case "hour_of" | "day_of" | "month_of" | "year_of", part if part not in (None, DIGITS):
+                mend = f'Write {FORM} = "{DIGITS}", or leave it out.'
+                raise WrongUse(f"{FORM} is no form of a time: {part!r}", mend=mend)
             case "field_of", _:
                 object.__setattr__(self, "part", _column(FIELD, self.part))
             case _:
@@ -116,7 +132,7 @@ class DeclaredTransform:
     def _pairs(self) -> Iterator[tuple[str, str]]:
         yield self.rule, toml_constant(self.of)
         if self.part is not None:
-            yield RULE_OF[self.rule].needs, toml_constant(self.part)
+            yield RULE_OF[self.rule].part, toml_constant(self.part)
         if self.default is not None:
             yield DEFAULT, toml_constant(self.default)
 

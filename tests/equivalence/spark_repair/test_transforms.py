@@ -95,6 +95,7 @@ def time_buckets() -> list[Transform]:
             if unit is not TimeUnit.HOUR or result not in {"date", "int"}:
                 found.append(TimeBucket(source="instant", type=result, unit=unit, of_uuid=False))
                 found.append(TimeBucket(source="born", type=result, unit=unit, of_uuid=True))
+        found.append(TimeBucket(source="instant", type="text", unit=unit, of_uuid=False, digits=True))
     return found
 
 

@@ -87,7 +87,7 @@ KEYS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="."),
 
 
 @st.composite
-def transforms(draw: st.DrawFn) -> DeclaredTransform:
+def transforms(draw: st.DrawFn) -> DeclaredTransform:  # noqa: PLR0911 - one for each kind
     default = draw(st.none() | CONSTANTS)
     match draw(st.sampled_from(["constant", "column", "lower", "month_of", "crc32_of", "json_of", "field_of"])):
         case "constant":
@@ -99,6 +99,8 @@ def transforms(draw: st.DrawFn) -> DeclaredTransform:
         case "json_of":
             path = ".".join(draw(st.lists(KEYS, min_size=1, max_size=3)))
             return DeclaredTransform("json_of", draw(NAMES), path, default)
+        case "month_of":
+            return DeclaredTransform("month_of", draw(NAMES), draw(st.sampled_from([None, "digits"])), default)
         case "field_of":
             return DeclaredTransform("field_of", draw(NAMES), draw(NAMES), default)
         case word:
@@ -205,6 +207,8 @@ COMPUTED = "[truth.users.mirror.x]\ncomputed = "
             "from 1 to",
         ),
         (COMPUTED + "{ a = { json_of = 'b', path = '.c' } }", 2, 14, "path has no keys: '.c'", "customer.city"),
+        (COMPUTED + "{ a = { day_of = 'b', form = 'iso' } }", 2, 14, "form is no form of a time: 'iso'", '"digits"'),
+        (COMPUTED + "{ a = { lower = 'b', form = 'digits' } }", 2, 33, "lower has no 'form'", "It may have: default"),
         (COMPUTED + "{ a = { column = 'b' } }", 2, 14, "a column is computed by nothing", "Name a default"),
         (
             COMPUTED + "{ a = { constant = 1, default = 2 } }",

@@ -49,6 +49,17 @@ def test_the_form_of_a_bucket_follows_from_the_type(unit: TimeUnit, result: str,
     assert bucket(unit, result).of(NOON) == expected
 
 
+@pytest.mark.parametrize(
+    ("unit", "expected"),
+    [(TimeUnit.HOUR, "2024053112"), (TimeUnit.DAY, "20240531"), (TimeUnit.MONTH, "202405"), (TimeUnit.YEAR, "2024")],
+)
+def test_a_text_may_have_digits_only(unit: TimeUnit, expected: str) -> None:
+    rule = TimeBucket(source="at", type="text", unit=unit, of_uuid=False, digits=True)
+
+    assert rule.of(NOON) == expected
+    assert rule.name != bucket(unit, "text").name
+
+
 def test_a_time_based_uuid_is_in_the_bucket_of_its_time() -> None:
     assert bucket(TimeUnit.HOUR, "text", of_uuid=True).of(BORN) == "2024-05-31T12"
 

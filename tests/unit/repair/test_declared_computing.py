@@ -84,6 +84,12 @@ def test_an_hour_is_no_date() -> None:
     assert misfit.problem == "day is of type date, and the result of hour_of needs another one"
 
 
+def test_digits_are_a_text() -> None:
+    misfit = refused(HEADER + COMPUTED.replace('day_of = "at"', 'day_of = "at", form = "digits"'))
+    assert misfit.problem == "day is of type date, and form = 'digits' needs another one"
+    assert "text" in misfit.mend
+
+
 def test_a_misfit_has_the_place_of_its_column() -> None:
     assert computed_as('{ lower = "emial" }').path == (
         *("truth", "events", "mirror", "events_by_day"),
