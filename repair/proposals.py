@@ -219,7 +219,8 @@ class _Proposer:
         """Ask for the columns of a key that no column of a likely truth has."""
         for truth in tables:
             leads = truth is not table and all(_feeds(table, column) for column in truth.partition)
-            if leads and table.key_names != truth.key_names and table.name.startswith(truth.name):
+            is_likely = table.name.startswith(truth.name) or _is_mostly_fed(truth, table)
+            if leads and table.key_names != truth.key_names and is_likely:
                 unfed = [column for column in table.key if not _feeds(truth, column)]
                 pairs = ", ".join(f'{column.spelling} = "COLUMN"' for column in unfed)
                 text = f"{table.spelling} looks like a copy of {truth.spelling}: "
@@ -247,9 +248,10 @@ def _feeds(table: Table, column: Column) -> bool:
 
 
 def _has_elements(column: Column, own: Column) -> bool:
-    """Whether a column is a collection whose elements or keys have the type of another column."""
+    """Whether the elements or keys of a collection could be in another column, by type and name."""
     kind = element_types(column).get(ELEMENT)
-    return column.kind is Kind.REGULAR and kind == normal_type(own.type)
+    is_named_alike = own.name in column.name or column.name in own.name
+    return column.kind is Kind.REGULAR and kind == normal_type(own.type) and is_named_alike
 
 
 def _is_copy(truth: Table, table: Table) -> bool:
@@ -257,7 +259,14 @@ def _is_copy(truth: Table, table: Table) -> bool:
     if truth is table or truth.key_names == table.key_names:
         return False
     has_key = all(_feeds(truth, column) for column in table.key)
-    return has_key and all(_feeds(table, column) for column in truth.partition)
+    leads_back = all(_feeds(table, column) for column in truth.partition)
+    return has_key and leads_back and _is_mostly_fed(truth, table)
+
+
+def _is_mostly_fed(truth: Table, table: Table) -> bool:
+    """Whether at least half of a table's columns have a source in the truth."""
+    fed = [column for column in table.columns if _feeds(truth, column)]
+    return 2 * len(fed) >= len(table.columns)
 
 
 def _may_be_truth(truth: Table, table: Table) -> bool:

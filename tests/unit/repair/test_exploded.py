@@ -104,6 +104,24 @@ class TestFinding:
 
         assert verdicts(shop) == {}
 
+    def test_a_row_that_several_elements_give_is_no_clash(self) -> None:
+        shop = Shop(family_of(TAGS.replace('element = "tag"', 'computed = { tag = { lower = "tags" } }')))
+        shop.put(VIDEOS, video(1, tags=frozenset({"A", "a"})))
+
+        assert verdicts(shop) == {("a", ONE): Verdict.PROJECT}
+
+    def test_two_collections_have_rows_of_their_own(self) -> None:
+        of_tags, of_votes = families(TAGS + VOTES)
+        row = video(1, tags=frozenset("a"), votes={"ann": 3})
+
+        assert [of_tags.mirror.row_of(part) for part in of_tags.mirror.unnested(row)] == [
+            {"tag": "a", "id": ONE, "name": "n"}
+        ]
+        assert [of_votes.mirror.row_of(part) for part in of_votes.mirror.unnested(row)] == [
+            {"voter": "ann", "id": ONE, "vote": 3}
+        ]
+        assert len(next(of_tags.mirror.unnested(row))) == len(row) + 1
+
     def test_an_empty_element_has_no_row_where_it_would_be_the_partition(self) -> None:
         shop = Shop(family_of(TAGS))
         shop.put(VIDEOS, video(1, tags=frozenset({""})))

@@ -57,17 +57,32 @@ def test_a_key_of_another_name_is_asked_about() -> None:
 
 
 def test_a_table_with_a_row_for_each_element_is_asked_about() -> None:
-    films = VIDEOS.with_columns((*VIDEOS.columns, Column("tags", "set<text>"), Column("cast", "list<text>")))
+    films = VIDEOS.with_columns(
+        (*VIDEOS.columns, Column("tags", "set<text>"), Column("old_tags", "list<text>"), Column("cast", "list<text>"))
+    )
     by_tag = Table("tag_views", columns("tag text", "video_id uuid", "name text"))
 
     text = proposal_of(films, by_tag).text
 
     assert "# ? Has tag_views a row for each element of videos.tags?" in text
-    assert "Other collections of its type: cast." in text
+    assert "Other collections of its type: old_tags." in text
     lines = text[text.index("# [truth.videos.explode.tag_views]") :].splitlines()[:3]
     answered = "\n".join(line.removeprefix("# ") for line in lines)
     (family,) = declared_families("shop", read_declaration(answered), Schema((), (films, by_tag)))
     assert family.mirror.name == "tag_views"
+
+
+def test_a_table_with_mostly_columns_of_its_own_is_no_copy() -> None:
+    comments = Table("comments", columns("user_id uuid", "comment_id timeuuid", "video_id uuid, comment text"))
+    wide = VIDEOS.with_columns((*VIDEOS.columns, Column("place", "text")))
+
+    assert proposal_of(comments, wide).declaration is None
+
+
+def test_a_copy_of_another_name_with_a_key_of_its_own_is_asked_about() -> None:
+    latest = Table("latest", columns("day text", "video_id uuid", "name text, added timestamp"))
+
+    assert '# renamed = { day = "COLUMN" }' in proposal_of(VIDEOS, latest).text
 
 
 def test_a_table_of_keys_alone_is_asked_about() -> None:
