@@ -8,6 +8,7 @@ from typing import Final
 
 from mailmend.admin.frame.run_scopes import MAIL, RunScope
 from mailmend.admin.frame.values import NOTHING_WRITTEN
+from mailmend.model.catalog.mail import MAILBOX_RECENTS
 from mailmend.model.projections.verdicts import HARMLESS, MENDABLE, QUEUE_VERDICTS, Verdict, Why
 from mailmend.model.texts import keyspace_option
 from mailmend.repair.ledger.runs import RunKind
@@ -43,11 +44,23 @@ def next_lines(
         lines += _after_messages(summary, f"mailmend repair lags{asked}", keyspace, plan)
     else:
         lines += _after_messages(summary, f"mailmend {scope.repair}{asked}", keyspace, plan, scope)
+    lines += _unwritten_recents(summary)
     if summary.left.get(Verdict.LOST_CONTENT) or found_in(summary)[Verdict.LOST_CONTENT]:
         lines.append("Content is lost: mailmend runbook show content-is-lost")
     if summary.run and summary.fixed:
         lines.append(f"To put it back: mailmend undo {summary.run}{keyspace}")
     return lines
+
+
+def _unwritten_recents(summary: RepairResult) -> list[str]:
+    """A note on a table that James does not write where its setting says so (JAMES-4152)."""
+    name = MAILBOX_RECENTS.spelling
+    lacking = summary.findings.get(name, Counter[Verdict]())[Verdict.PROJECT]
+    if summary.scanned.get(name) != 0 or not lacking:
+        return []
+    note = f"{name} has no row, and {lacking:,} messages are recent."
+    cause = "James with james.mailbox.handleRecent=false does not write this table"
+    return [f"{note} {cause}: if that is so, use --without {name}"]
 
 
 def _after_check(summary: RepairResult, keyspace: str, asked: str, scope: RunScope) -> list[str]:

@@ -129,6 +129,20 @@ def test_a_check_with_drift_names_the_next_command() -> None:
     assert "content-is-lost" in lines[1]
 
 
+@pytest.mark.parametrize(("rows", "lacking", "is_named"), [(0, 3, True), (0, 0, False), (1, 3, False)])
+def test_recents_that_james_does_not_write_are_noticed(rows: int, lacking: int, *, is_named: bool) -> None:
+    summary = check_summary()
+    summary.scanned["mailboxRecents"] = rows
+    summary.findings = {"mailboxRecents": Counter({Verdict.PROJECT: lacking})}
+
+    named = [line for line in next_lines(summary) if "handleRecent=false" in line]
+
+    assert [line.startswith("mailboxRecents has no row, and 3 messages are recent.") for line in named] == (
+        [True] * is_named
+    )
+    assert all(line.endswith("use --without mailboxRecents") for line in named)
+
+
 def test_a_check_that_finds_only_report_only_rows_advises_no_repair() -> None:
     """The rows of `mailbox`: whether they were looked at twice, which gives the reason, or once."""
     summary = check_summary()
