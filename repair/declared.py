@@ -4,11 +4,17 @@ from dataclasses import dataclass
 
 from mailmend.model.errors import SchemaMismatch, WrongUse
 from mailmend.model.keyspace import Schema
-from mailmend.model.projections.declarations import Declaration, DeclaredMirror, DeclaredTruth
+from mailmend.model.projections.declarations import (
+    Declaration,
+    DeclaredExplode,
+    DeclaredMirror,
+    DeclaredTruth,
+)
 from mailmend.model.projections.family import Family
 from mailmend.model.table import Column, Kind, Table
 from mailmend.repair.declared_binding import Binder
 from mailmend.repair.declared_conditions import Misfit
+from mailmend.repair.declared_elements import has_elements
 
 
 class DoesNotFit(SchemaMismatch):
@@ -51,23 +57,46 @@ def bound_declaration(declaration: Declaration, live: Schema) -> BoundDeclaratio
     return BoundDeclaration(tuple(families), tuple(binder.misfits.found))
 
 
-def proposed_mirror(live: Schema, truth: str, projection: str) -> Declaration:
-    """The declaration of a mirror whose columns have the names of the truth's.
+def proposed_pair(live: Schema, truth: str, projection: str) -> Declaration:
+    """The declaration of a table whose columns have the names of the truth's.
 
+    It is a mirror, or a row for each element where one key column is named like a collection.
     Columns that only the projection has are left out, and static columns.
 
     Raises:
         WrongUse: a name is not a name of CQL.
     """
-    left_out = []
     source = live.table(truth)
     copy = live.table(projection)
-    if source is not None and copy is not None:
-        for column in copy.regular:
-            if not _is_comparable(column, source):
-                left_out.append(column.spelling)
-    mirror = DeclaredMirror(projection, left_out=tuple(left_out))
-    return Declaration((DeclaredTruth(truth, (mirror,)),))
+    if source is None or copy is None:
+        return Declaration((DeclaredTruth(truth, (DeclaredMirror(projection),)),))
+    left_out = []
+    for column in copy.regular:
+        if not _is_comparable(column, source):
+            left_out.append(column.spelling)
+    found = _elements_in_key(source, copy)
+    if found is None:
+        mirror = DeclaredMirror(projection, left_out=tuple(left_out))
+        return Declaration((DeclaredTruth(truth, (mirror,)),))
+    collection, element = found
+    exploded = DeclaredExplode(
+        projection,
+        left_out=tuple(left_out),
+        column=collection.spelling,
+        element=element.spelling,
+    )
+    return Declaration((DeclaredTruth(truth, explodes=(exploded,)),))
+
+
+def _elements_in_key(truth: Table, copy: Table) -> tuple[Column, Column] | None:
+    """A collection of the truth, and the key column of that name, which holds its elements."""
+    for element in copy.key:
+        if element.name in truth:
+            continue
+        for collection in truth.regular:
+            if has_elements(collection, element):
+                return collection, element
+    return None
 
 
 def _is_comparable(column: Column, truth: Table) -> bool:

@@ -83,6 +83,14 @@ def element_types(column: Column) -> dict[str, str]:
     return {part: str(argument) for part, argument in zip(parts, parsed.arguments, strict=False)}
 
 
+def has_elements(collection: Column, own: Column) -> bool:
+    """Whether the elements or keys of a collection could be in another column, by type and name."""
+    kind = element_types(collection).get(ELEMENT)
+    if collection.kind is not Kind.REGULAR or kind != normal_type(own.type):
+        return False
+    return own.name in collection.name or collection.name in own.name
+
+
 def element_cells(
     misfits: Misfits,
     path: TomlPath,

@@ -22,7 +22,7 @@ from mailmend.model.projections.declarations import (
 )
 from mailmend.model.projections.toml_values import toml_text
 from mailmend.model.table import Column, Kind, Table, is_plain_name, spellings
-from mailmend.repair.declared_elements import element_types
+from mailmend.repair.declared_elements import has_elements
 
 Mirrors = dict[str, list[DeclaredMirror]]
 """The mirrors of each truth, by its spelling."""
@@ -202,7 +202,7 @@ class _Proposer:
             if not leads or len(unfed) != 1:
                 continue
             own = unfed[0]
-            collections = [column for column in truth.regular if _has_elements(column, own)]
+            collections = [column for column in truth.regular if has_elements(column, own)]
             if not collections:
                 continue
             first = f"{truth.spelling}.{collections[0].spelling}"
@@ -245,13 +245,6 @@ def _feeds(table: Table, column: Column) -> bool:
         return False
     own = table.column(column.name)
     return own.kind is not Kind.STATIC and normal_type(own.type) == normal_type(column.type)
-
-
-def _has_elements(column: Column, own: Column) -> bool:
-    """Whether the elements or keys of a collection could be in another column, by type and name."""
-    kind = element_types(column).get(ELEMENT)
-    is_named_alike = own.name in column.name or column.name in own.name
-    return column.kind is Kind.REGULAR and kind == normal_type(own.type) and is_named_alike
 
 
 def _is_copy(truth: Table, table: Table) -> bool:

@@ -22,7 +22,7 @@ from mailmend.model.projections.toml_values import cql_name
 from mailmend.model.table import Table
 from mailmend.model.texts import keyspace_option, names_instead
 from mailmend.repair.binding import BoundFamilies
-from mailmend.repair.declared import declared_families, proposed_mirror
+from mailmend.repair.declared import declared_families, proposed_pair
 from mailmend.repair.ledger.declared_runs import changes_since, kept_declaration, kept_of
 from mailmend.repair.store.projection_writer import ProjectionWriter
 from mailmend.repair.store.writes import WriterSettings
@@ -119,7 +119,7 @@ def tables_named(opened: OpenCluster, truth: str, projection: str) -> BoundTable
     live = live_schema(opened.cluster, opened.mail.name)
     truth_name = cql_name(truth, "table name")
     projection_name = cql_name(projection, "table name")
-    declaration = proposed_mirror(live, truth_name, projection_name)
+    declaration = proposed_pair(live, truth_name, projection_name)
     words = shlex.join((truth, projection))
     on = keyspace_option(opened.mail.name)
     first = [

@@ -265,8 +265,9 @@ CHECK: Final = Command(
     every mail of the namespace, and is refused if a topic cannot be read whole.
 
     Other tables than mail: WHAT is a table, and PROJECTION a table with its rows under another
-    key. Columns of the same name are compared. --projections names a file that declares such
-    pairs; WHAT is then one of them. In double quotes each of the four words above is the name of
+    key. Columns of the same name are compared; a key column `tag` holds the elements of a
+    collection `tags`. --projections names a file that declares such pairs; WHAT is then one of
+    them. In double quotes each of the four words above is the name of
     a table: `'"messages"'`.
 
     The generators of uids and modseqs (messageCounter, modseq) are compared with the messages: one that is behind

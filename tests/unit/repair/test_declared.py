@@ -8,7 +8,7 @@ from mailmend.model.keyspace import Schema, View
 from mailmend.model.projections.declaration_file import read_declaration
 from mailmend.model.projections.projection import Mirror
 from mailmend.model.table import Canonical, Column, Table, columns
-from mailmend.repair.declared import DoesNotFit, declared_families, proposed_mirror
+from mailmend.repair.declared import DoesNotFit, declared_families, proposed_pair
 
 USERS = Table("users", columns("user_id uuid", regular="email text, name text, tags set<text>"))
 BY_EMAIL = Table("users_by_email", columns("email text", regular="user_id uuid, name text"))
@@ -128,15 +128,26 @@ def test_a_materialised_view_is_refused(name: str) -> None:
     assert f"{name} is a materialised view" in refused(BY_EMAIL_TEXT, Schema((), tables, views=(view,)))
 
 
-def test_a_proposed_mirror_binds() -> None:
-    (family,) = declared_families("shop", proposed_mirror(SHOP, "users", "users_by_email"), SHOP)
+def test_a_proposed_pair_binds() -> None:
+    (family,) = declared_families("shop", proposed_pair(SHOP, "users", "users_by_email"), SHOP)
     assert family.mirror == mirror_of(BY_EMAIL_TEXT)
 
 
-def test_a_proposed_mirror_leaves_out_what_only_the_projection_has() -> None:
+def test_a_proposed_pair_leaves_out_what_only_the_projection_has() -> None:
     wider = BY_EMAIL.with_columns((*BY_EMAIL.columns, Column("note", "text")))
-    declared = proposed_mirror(with_table(wider), "users", "users_by_email")
+    declared = proposed_pair(with_table(wider), "users", "users_by_email")
     assert declared.text == '[truth.users.mirror.users_by_email]\nleft_out = ["note"]\n'
+
+
+def test_a_proposed_pair_has_a_row_for_each_element_where_a_key_column_is_named_like_a_collection() -> None:
+    by_tag = Table("users_by_tag", columns("tag text", "user_id uuid", "name text, since date"))
+    live = with_table(by_tag)
+
+    declared = proposed_pair(live, "users", "users_by_tag")
+
+    lines = ['column = "tags"', 'element = "tag"', 'left_out = ["since"]']
+    assert declared.text.splitlines() == ["[truth.users.explode.users_by_tag]", *lines]
+    assert declared_families("shop", declared, live)[0].mirror.name == "users_by_tag"
 
 
 def test_a_key_whose_equal_values_are_not_one_key_is_refused() -> None:
