@@ -186,6 +186,8 @@ class RepairChoices(ScanChoices, total=False):
     Attributes:
         projections: declared tables, or their file: mended instead of mail.
         named: one projection of that file, or one truth; default: all of them.
+        key: rows of that file's tables, like "users_by_email:email=ann@example.org"; only these,
+            and what they lead to, are looked at.
         dry_run: whether no row is written.
         plan: a file that is written in place of rows; `mailmend apply` carries it out.
         only: the verdicts that are mended; default: all that can be.
@@ -205,6 +207,7 @@ class RepairChoices(ScanChoices, total=False):
 
     projections: str | Path | Declaration
     named: str
+    key: Sequence[str]
     dry_run: bool
     plan: Path
     only: frozenset[Verdict]

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -12,6 +13,7 @@ import mailmend
 from mailmend.cql.driver.session import Keyspace, connect
 from mailmend.model.keyspace import Schema
 from mailmend.model.operations import Change, Count, Put, Remove, Scan
+from mailmend.model.projections.verdicts import Verdict
 from mailmend.model.table import Row
 from tests.support.commands import CommandLine, command_line, contact_of
 from tests.support.declared_users import (
@@ -139,8 +141,13 @@ def test_damage_of_every_kind_is_mended_and_put_back(shop: Shop) -> None:
     assert shop.rows() == damaged
 
 
-def test_single_rows_are_mended_by_their_keys(shop: Shop) -> None:
+def test_single_rows_are_mended_by_their_keys(shop: Shop, cassandra: CassandraServer) -> None:
     damage(shop)
+    with mailmend.open(host=cassandra.host, port=cassandra.port, keyspace=shop.tables.name) as opened:
+        looked = opened.repair(
+            projections=shop.file, key=["by_tag:tag=d"], dry_run=True, no_writers=True, delay=timedelta(0)
+        )
+    assert looked.summary.due == {Verdict.WITHDRAW: 1}
     words = ("repair", "--projections", str(shop.file), "--json")
 
     of_truth = shop.mailmend(*words, "--key", f"users:id={UUID(int=1)}")
