@@ -131,9 +131,11 @@ several columns. A part of the element is in the table's key. Elements that give
 it once. A truth without elements has no row. Such a table needs no mirror next to it.
 
 A collection has one time for all its elements: a row is left to the next run if any element of its
-truth was written after the scan began (less `--margin`). An element with a TTL of its own that is
-shorter than its row's leaves a row behind, which a later check finds. Spark takes sets and lists of
-texts, numbers, UUIDs, dates, timestamps, booleans and blobs; for others use `--engine local`.
+truth was written after the scan began (less `--margin`). Before 5.0 a server tells no time of a
+collection: such a row is mended at once, and a program's newer write wins by its time. An element
+with a TTL of its own that is shorter than its row's leaves a row behind, which a later check finds.
+Spark takes sets and lists of texts, numbers, UUIDs, dates, timestamps, booleans and blobs; for
+others use `--engine local`.
 
 ## Values by group
 
