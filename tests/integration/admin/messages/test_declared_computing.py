@@ -1,20 +1,16 @@
 """Computed columns and values by group, on a real Cassandra: found, mended and put back."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 import pytest
 
-from mailmend.cql.driver.session import CassandraCluster, Keyspace, connect
 from mailmend.model.keyspace import Schema
-from mailmend.model.operations import Put, Remove, Scan
+from mailmend.model.operations import Put, Remove
 from mailmend.model.table import Row, Table, UserType, columns
-from tests.support.commands import CommandLine, command_line, contact_of
-from tests.support.keyspaces import created, dropped
+from tests.support.declared_shops import DeclaredShop, declared_shop
 from tests.support.servers import CassandraServer
 
 pytestmark = [pytest.mark.cassandra]
@@ -66,48 +62,14 @@ def event(person: int, number: int) -> Row:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class Shop:
-    """The keyspace of events, and a shell in front of it."""
-
-    tables: Keyspace
-    mailmend: CommandLine
-    file: Path
-
-    def found(self, engine: str = "local") -> tuple[int, Mapping[str, Mapping[str, int]]]:
-        ended = self.mailmend("check", "--projections", str(self.file), "--engine", engine, "--json")
-        return ended.code, ended.json["findings"]
-
-    def mend(self, engine: str = "local") -> Mapping[str, Any]:
-        words = ("repair", "--projections", str(self.file), "--engine", engine)
-        return self.mailmend(*words, "--json").json
-
-    def rows(self, table: Table) -> list[Row]:
-        return sorted(self.tables.scan(Scan(table, table.names)), key=str)
-
-
 @pytest.fixture
-def shop(cassandra: CassandraServer, tmp_path: Path) -> Iterator[Shop]:
-    file = tmp_path / "shop.toml"
-    file.write_text(MIRROR + GROUPS)
-    name = cassandra.keyspace()
-    ledger = f"{name}_ledger"
-    where = {"MAILMEND_KEYSPACE": name, "MAILMEND_LEDGER_KEYSPACE": ledger}
-    quiet = {"MAILMEND_CHECK_DELAY": "0", "MAILMEND_CHECK_NO_WRITERS": "1"}
-    quiet |= {"MAILMEND_REPAIR_TABLES_DELAY": "0", "MAILMEND_REPAIR_TABLES_NO_WRITERS": "1"}
-    with connect(contact_of(cassandra)) as cluster:
-        tables = made(cluster, name)
-        yield Shop(tables, command_line(tmp_path, cassandra, **where, **quiet), file)
-        dropped(cluster, (name, ledger))
-
-
-def made(cluster: CassandraCluster, name: str) -> Keyspace:
-    """The keyspace with its events, and none of their copies."""
-    tables = created(cluster, name, Schema((ADDRESS,), TABLES))
-    for person in range(PERSONS):
-        for number in range(1, EVENTS_EACH + 1):
-            tables.write(Put(EVENTS, event(person, number)))
-    return tables
+def shop(cassandra: CassandraServer, tmp_path: Path) -> Iterator[DeclaredShop]:
+    """Events, and none of their copies."""
+    with declared_shop(cassandra, tmp_path, Schema((ADDRESS,), TABLES), MIRROR + GROUPS) as shop:
+        for person in range(PERSONS):
+            for number in range(1, EVENTS_EACH + 1):
+                shop.tables.write(Put(EVENTS, event(person, number)))
+        yield shop
 
 
 NUMBER = PERSONS * EVENTS_EACH
@@ -119,7 +81,7 @@ MISSING = {
 }
 
 
-def test_what_is_computed_is_mended_and_put_back(shop: Shop) -> None:
+def test_what_is_computed_is_mended_and_put_back(shop: DeclaredShop) -> None:
     # Given
     assert shop.found() == (1, MISSING)
     assert shop.mend()["fixed"] == {"PROJECT": 2 * NUMBER + 2 * PERSONS}
@@ -150,7 +112,7 @@ def test_what_is_computed_is_mended_and_put_back(shop: Shop) -> None:
 
 @pytest.mark.spark
 @pytest.mark.thorough
-def test_spark_computes_the_same_copies(shop: Shop) -> None:
+def test_spark_computes_the_same_copies(shop: DeclaredShop) -> None:
     shop.file.write_text(MIRROR)
     assert shop.found("spark") == (1, {"events_by_day": {"PROJECT": NUMBER}})
     shop.mend("spark")

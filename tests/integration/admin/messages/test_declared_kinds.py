@@ -1,7 +1,6 @@
 """Every kind of projection of a declared truth on a real Cassandra: written, damaged, found, mended and put back."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -10,12 +9,11 @@ from uuid import UUID
 import pytest
 
 import mailmend
-from mailmend.cql.driver.session import Keyspace, connect
 from mailmend.model.keyspace import Schema
-from mailmend.model.operations import Change, Count, Put, Remove, Scan
+from mailmend.model.operations import Change, Count, Put, Remove
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.model.table import Row
-from tests.support.commands import CommandLine, command_line, contact_of
+from tests.support.declared_shops import DeclaredShop, declared_shop
 from tests.support.declared_users import (
     BY_EMAIL,
     BY_TAG,
@@ -26,7 +24,6 @@ from tests.support.declared_users import (
     TAGS,
     USERS,
 )
-from tests.support.keyspaces import created, dropped
 from tests.support.servers import CassandraServer
 
 pytestmark = [pytest.mark.cassandra]
@@ -36,53 +33,22 @@ def user(number: int, **cells: Any) -> Row:
     return {"id": UUID(int=number), "email": f"u{number}@shop", "team": "red", **cells}
 
 
-@dataclass(frozen=True, slots=True)
-class Shop:
-    """The keyspace, a shell in front of it, and the file that declares its tables."""
-
-    tables: Keyspace
-    mailmend: CommandLine
-    file: Path
-
-    def found(self, engine: str = "local") -> tuple[int, Mapping[str, Mapping[str, int]]]:
-        ended = self.mailmend("check", "--projections", str(self.file), "--engine", engine, "--json")
-        assert ended.code in (0, 1), ended.err
-        return ended.code, ended.json["findings"]
-
-    def rows(self) -> dict[str, list[Row]]:
-        found: dict[str, list[Row]] = {}
-        for table in PROJECTIONS:
-            rows: list[Row] = [dict(row) for row in self.tables.scan(Scan(table, table.names))]
-            found[table.name] = sorted(rows, key=str)
-        return found
-
-
 @pytest.fixture
-def shop(cassandra: CassandraServer, tmp_path: Path) -> Iterator[Shop]:
+def shop(cassandra: CassandraServer, tmp_path: Path) -> Iterator[DeclaredShop]:
     """Four users, written by a program; two have moved to another address or team since."""
-    name = cassandra.keyspace()
-    ledger = f"{name}_ledger"
-    file = tmp_path / "shop.toml"
-    file.write_text(DECLARED)
-    where = {"MAILMEND_KEYSPACE": name, "MAILMEND_LEDGER_KEYSPACE": ledger}
-    for command in ("CHECK", "REPAIR_TABLES"):
-        where[f"MAILMEND_{command}_DELAY"] = "0"
-        where[f"MAILMEND_{command}_NO_WRITERS"] = "1"
-    with connect(contact_of(cassandra)) as cluster:
-        tables = created(cluster, name, Schema((), (USERS, *PROJECTIONS)))
-        written(cassandra, name, file)
-        yield Shop(tables, command_line(tmp_path, cassandra, **where), file)
-        dropped(cluster, (name, ledger))
+    with declared_shop(cassandra, tmp_path, Schema((), (USERS, *PROJECTIONS)), DECLARED) as shop:
+        written(cassandra, shop)
+        yield shop
 
 
-def written(cassandra: CassandraServer, keyspace: str, file: Path) -> None:
+def written(cassandra: CassandraServer, shop: DeclaredShop) -> None:
     with mailmend.open(
         host=cassandra.host,
         port=cassandra.port,
-        keyspace=keyspace,
-        ledger_keyspace=f"{keyspace}_ledger",
+        keyspace=shop.name,
+        ledger_keyspace=shop.ledger,
     ) as opened:
-        users = opened.writer("users", file)
+        users = opened.writer("users", shop.file)
         users.put(user(1, name="lead", tags=frozenset({"a", "b"})))
         users.put(user(2, name="hand", tags=frozenset({"b"})))
         users.put(user(3, name="hand"))
@@ -94,9 +60,9 @@ def written(cassandra: CassandraServer, keyspace: str, file: Path) -> None:
         users.delete({"id": UUID(int=5)})
 
 
-def test_a_writer_leaves_no_drift_in_any_kind(shop: Shop) -> None:
+def test_a_writer_leaves_no_drift_in_any_kind(shop: DeclaredShop) -> None:
     assert shop.found() == (0, {})
-    rows = shop.rows()
+    rows = shop.rows_of(PROJECTIONS)
     assert [row["email"] for row in rows["by_email"]] == ["moved@shop", "u1@shop", "u3@shop", "u4@shop"]
     assert [(row["tag"], row["id"].int) for row in rows["by_tag"]] == [("a", 1), ("b", 1), ("c", 2)]
     counted = {row["team"]: (row["total"], row["named"] or 0) for row in rows["counts"]}
@@ -112,7 +78,7 @@ FOUND: Mapping[str, Mapping[str, int]] = {
 }
 
 
-def damage(shop: Shop) -> None:
+def damage(shop: DeclaredShop) -> None:
     shop.tables.write(Remove(BY_EMAIL, ("u1@shop",)))
     shop.tables.write(Remove(BY_TAG, ("a", UUID(int=1))))
     shop.tables.write(Put(BY_TAG, {"tag": "b", "id": UUID(int=1), "name": "old"}))
@@ -123,27 +89,27 @@ def damage(shop: Shop) -> None:
     shop.tables.write(Count(COUNTS, ("red",), {"total": 5}))
 
 
-def test_damage_of_every_kind_is_mended_and_put_back(shop: Shop) -> None:
-    sound = shop.rows()
+def test_damage_of_every_kind_is_mended_and_put_back(shop: DeclaredShop) -> None:
+    sound = shop.rows_of(PROJECTIONS)
     damage(shop)
-    damaged = shop.rows()
+    damaged = shop.rows_of(PROJECTIONS)
     assert shop.found() == (1, FOUND)
 
     repaired = shop.mailmend("repair", "--projections", str(shop.file), "--engine", "local", "--json")
 
     assert repaired.code == 0, repaired.err
-    assert shop.rows() == sound
+    assert shop.rows_of(PROJECTIONS) == sound
     assert shop.found() == (0, {})
 
     undone = shop.mailmend("undo", repaired.json["run"], "--no-writers", "--json")
 
     assert undone.code == 0, undone.err
-    assert shop.rows() == damaged
+    assert shop.rows_of(PROJECTIONS) == damaged
 
 
-def test_single_rows_are_mended_by_their_keys(shop: Shop, cassandra: CassandraServer) -> None:
+def test_single_rows_are_mended_by_their_keys(shop: DeclaredShop, cassandra: CassandraServer) -> None:
     damage(shop)
-    with mailmend.open(host=cassandra.host, port=cassandra.port, keyspace=shop.tables.name) as opened:
+    with mailmend.open(host=cassandra.host, port=cassandra.port, keyspace=shop.name) as opened:
         looked = opened.repair(
             projections=shop.file, key=["by_tag:tag=d"], dry_run=True, no_writers=True, delay=timedelta(0)
         )
@@ -160,7 +126,7 @@ def test_single_rows_are_mended_by_their_keys(shop: Shop, cassandra: CassandraSe
 
 @pytest.mark.spark
 @pytest.mark.thorough
-def test_spark_finds_the_same_damage(shop: Shop) -> None:
+def test_spark_finds_the_same_damage(shop: DeclaredShop) -> None:
     assert shop.found("spark") == (0, {})
     damage(shop)
     assert shop.found("spark") == (1, FOUND)

@@ -8,12 +8,12 @@ from uuid import UUID
 
 import pytest
 
-from mailmend.cql.driver.session import CassandraCluster, Keyspace, connect
+from mailmend.cql.driver.session import CassandraCluster, Keyspace
 from mailmend.model.keyspace import Schema
 from mailmend.model.operations import Put, Remove
 from mailmend.model.table import Row, Table, columns
-from tests.support.commands import CommandLine, command_line, contact_of
-from tests.support.keyspaces import created, dropped
+from tests.support.commands import CommandLine
+from tests.support.declared_shops import declared_shop
 from tests.support.servers import CassandraServer
 
 pytestmark = [pytest.mark.cassandra]
@@ -78,19 +78,10 @@ def damaged(tables: Keyspace) -> None:
 
 @pytest.fixture
 def shop(cassandra: CassandraServer, tmp_path: Path) -> Iterator[Shop]:
-    file = tmp_path / "shop.toml"
-    file.write_text("[truth.users.mirror.users_by_email]\n")
-    name = cassandra.keyspace()
-    ledger = f"{name}_ledger"
-    where = {"MAILMEND_KEYSPACE": name, "MAILMEND_LEDGER_KEYSPACE": ledger}
-    quiet = {"MAILMEND_CHECK_DELAY": "0", "MAILMEND_CHECK_NO_WRITERS": "1"}
-    quiet |= {"MAILMEND_REPAIR_TABLES_DELAY": "0", "MAILMEND_REPAIR_TABLES_NO_WRITERS": "1"}
-    with connect(contact_of(cassandra)) as cluster:
-        tables = created(cluster, name, Schema((), (USERS, BY_EMAIL)))
-        damaged(tables)
-        shell = command_line(tmp_path, cassandra, **where, **quiet)
-        yield Shop(name, cluster, tables, shell, file)
-        dropped(cluster, (name, ledger))
+    declared = "[truth.users.mirror.users_by_email]\n"
+    with declared_shop(cassandra, tmp_path, Schema((), (USERS, BY_EMAIL)), declared) as made:
+        damaged(made.tables)
+        yield Shop(made.name, made.cluster, made.tables, made.mailmend, made.file)
 
 
 def values_of(rows: Mapping[str, Row]) -> dict[str, Row]:

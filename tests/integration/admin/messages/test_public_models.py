@@ -5,7 +5,6 @@ by day and by tag, and comments by video and by user. Expected rows come from pl
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,12 +13,10 @@ from uuid import UUID
 import pytest
 
 import mailmend
-from mailmend.cql.driver.session import Keyspace, connect
 from mailmend.model.keyspace import Schema
-from mailmend.model.operations import Put, Remove, Scan
+from mailmend.model.operations import Put, Remove
 from mailmend.model.table import Row, Table, columns
-from tests.support.commands import CommandLine, command_line, contact_of
-from tests.support.keyspaces import created, dropped
+from tests.support.declared_shops import DeclaredShop, declared_shop
 from tests.support.servers import CassandraServer
 
 pytestmark = [pytest.mark.cassandra]
@@ -105,50 +102,20 @@ def expected() -> dict[str, list[Row]]:
     return {name: sorted(found, key=str) for name, found in rows.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class Films:
-    """The keyspace, and a shell in front of it."""
-
-    tables: Keyspace
-    mailmend: CommandLine
-    file: Path
-
-    def found(self) -> tuple[int, Mapping[str, Mapping[str, int]]]:
-        ended = self.mailmend("check", "--projections", str(self.file), "--engine", "local", "--json")
-        assert ended.code in (0, 1), ended.err
-        return ended.code, ended.json["findings"]
-
-    def rows(self) -> dict[str, list[Row]]:
-        found: dict[str, list[Row]] = {}
-        for table in PROJECTIONS:
-            rows: list[Row] = [dict(row) for row in self.tables.scan(Scan(table, table.names))]
-            found[table.name] = sorted(rows, key=str)
-        return found
-
-
 @pytest.fixture
-def films(cassandra: CassandraServer, tmp_path: Path) -> Iterator[Films]:
+def films(cassandra: CassandraServer, tmp_path: Path) -> Iterator[DeclaredShop]:
     """Videos and comments, written by a program with one call each."""
-    name = cassandra.keyspace()
-    ledger = f"{name}_ledger"
-    file = tmp_path / "films.toml"
-    file.write_text(DECLARED)
-    where = {"MAILMEND_KEYSPACE": name, "MAILMEND_LEDGER_KEYSPACE": ledger}
-    for command in ("CHECK", "REPAIR_TABLES"):
-        where[f"MAILMEND_{command}_DELAY"] = "0"
-        where[f"MAILMEND_{command}_NO_WRITERS"] = "1"
-    with connect(contact_of(cassandra)) as cluster:
-        tables = created(cluster, name, Schema((), (VIDEOS, COMMENTS, *PROJECTIONS)))
+    schema = Schema((), (VIDEOS, COMMENTS, *PROJECTIONS))
+    with declared_shop(cassandra, tmp_path, schema, DECLARED) as films:
         with mailmend.open(
             host=cassandra.host,
             port=cassandra.port,
-            keyspace=name,
-            ledger_keyspace=ledger,
+            keyspace=films.name,
+            ledger_keyspace=films.ledger,
         ) as opened:
-            write(opened.writer("videos", file).put, VIDEO_ROWS)
-            write(opened.writer("comments_by_video", file).put, COMMENT_ROWS)
-        yield Films(tables, command_line(tmp_path, cassandra, **where), file)
-        dropped(cluster, (name, ledger))
+            write(opened.writer("videos", films.file).put, VIDEO_ROWS)
+            write(opened.writer("comments_by_video", films.file).put, COMMENT_ROWS)
+        yield films
 
 
 def write(put: Callable[[Row], object], rows: Sequence[Row]) -> None:
@@ -156,10 +123,10 @@ def write(put: Callable[[Row], object], rows: Sequence[Row]) -> None:
         put(row)
 
 
-def damage(films: Films) -> None:
+def damage(films: DeclaredShop) -> None:
     """In each table one row is lost, one differs and one is left behind."""
     for number, table in enumerate(PROJECTIONS):
-        lost, changed, *_ = films.rows()[table.name]
+        lost, changed, *_ = films.rows(table)
         films.tables.write(Remove(table, table.key_of(lost)))
         name = "comment"
         if table is not BY_USER:
@@ -172,12 +139,12 @@ def damage(films: Films) -> None:
 OTHER_COMMENT = UUID("cbeaffff-1f4b-11ef-8000-00000000000a")
 
 
-def test_a_published_model_is_written_damaged_mended_and_put_back(films: Films) -> None:
+def test_a_published_model_is_written_damaged_mended_and_put_back(films: DeclaredShop) -> None:
     # Given
-    assert films.rows() == expected()
+    assert films.rows_of(PROJECTIONS) == expected()
     assert films.found() == (0, {})
     damage(films)
-    damaged = films.rows()
+    damaged = films.rows_of(PROJECTIONS)
 
     # When
     code, found = films.found()
@@ -187,13 +154,13 @@ def test_a_published_model_is_written_damaged_mended_and_put_back(films: Films) 
     assert code == 1
     assert found == {table.name: {"AMEND": 1, "PROJECT": 1, "WITHDRAW": 1} for table in PROJECTIONS}
     assert repaired.code == 0, repaired.err
-    assert films.rows() == expected()
+    assert films.rows_of(PROJECTIONS) == expected()
     assert films.found() == (0, {})
     assert films.mailmend("undo", repaired.json["run"], "--no-writers", "--json").code == 0
-    assert films.rows() == damaged
+    assert films.rows_of(PROJECTIONS) == damaged
 
 
-def test_a_proposal_of_a_published_model_asks_for_its_tables(films: Films) -> None:
+def test_a_proposal_of_a_published_model_asks_for_its_tables(films: DeclaredShop) -> None:
     proposed = films.mailmend("projections", "init", "--json").json
 
     assert "[truth.videos.mirror.user_videos]" in proposed["declaration"]
