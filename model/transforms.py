@@ -298,7 +298,7 @@ class ElementCell(Transform):
         return None
 
     def of_element(self, element: Any, value: Any) -> Any:
-        """The cell of an element; of a map `element` is the key, else `value` is None."""
+        """The cell of one element. In a map `element` is the key; elsewhere `value` is None."""
         found = element
         if self.part is ElementPart.VALUE:
             found = value

@@ -209,12 +209,8 @@ class Binder:
         if len(self.misfits.found) > before:
             return None
         match declared:
-            case DeclaredExplode():
-                bound: Projection = self._exploded(pair, declared)
-            case DeclaredMirror() if declared.when != EVERY_ROW:
-                bound = self._partial(pair, declared)
             case DeclaredMirror():
-                bound = self._mirror(pair, declared)
+                bound: Projection = self._mirror_of(pair, declared)
             case DeclaredFilter():
                 bound = self._filter(pair, declared)
             case DeclaredUnion():
@@ -239,31 +235,17 @@ class Binder:
         key = _key(own, fed)
         return Mirror(pair.form, own, key, compared, others, left_out=left_out)
 
-    def _partial(self, pair: _Pair, declared: DeclaredMirror) -> PartialMirror:
+    def _mirror_of(self, pair: _Pair, declared: DeclaredMirror) -> Mirror:
+        """A mirror of all rows, of some rows, or of the elements of rows."""
         whole = self._mirror(pair, declared)
+        if declared.kind == MIRROR and declared.when == EVERY_ROW:
+            return whole
         only = bound_condition(self.misfits, (*pair.path, WHEN), declared.when, pair.truth)
-        return PartialMirror(
-            whole.truth,
-            whole.table,
-            whole.key,
-            whole.compared,
-            whole.renamed,
-            left_out=whole.left_out,
-            only=only,
-        )
-
-    def _exploded(self, pair: _Pair, declared: DeclaredExplode) -> ExplodedMirror:
-        partial = self._partial(pair, declared)
-        return ExplodedMirror(
-            partial.truth,
-            partial.table,
-            partial.key,
-            partial.compared,
-            partial.renamed,
-            left_out=partial.left_out,
-            only=partial.only,
-            collection=name_of(declared.column),
-        )
+        parts = (whole.truth, whole.table, whole.key, whole.compared, whole.renamed)
+        if isinstance(declared, DeclaredExplode):
+            collection = name_of(declared.column)
+            return ExplodedMirror(*parts, left_out=whole.left_out, only=only, collection=collection)
+        return PartialMirror(*parts, left_out=whole.left_out, only=only)
 
     def _filter(self, pair: _Pair, declared: DeclaredFilter) -> Filter:
         key = self._key_of(pair, declared)
@@ -303,7 +285,7 @@ class Binder:
                 problem = f"{pair.table.spelling}.{spelling} is not a counter, an int or a bigint"
                 self.note(place, problem, mend)
             condition = None
-            if when.alternatives != ((),):
+            if when != EVERY_ROW:
                 condition = bound_condition(self.misfits, place, when, pair.truth)
             counters.append((name, condition))
         if pair.table.has_counters:

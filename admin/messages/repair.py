@@ -317,12 +317,8 @@ def _recorded_options(request: RepairRequest, target: Target | None) -> dict[str
     if request.only:
         given["only"] = sorted(verdict.value for verdict in request.verdicts)
     match target:
-        case TargetMessages(mailboxes=mailboxes) if request.user:
+        case TargetMessages(mailboxes=mailboxes) | TargetMailboxes(ids=mailboxes) if request.user:
             given["mailbox"] = mailboxes
-        case TargetMailboxes(ids=mailboxes) if request.user:
-            given["mailbox"] = mailboxes
-        case _:
-            pass
     return {name: plain(value) for name, value in given.items() if value not in (None, False, ())}
 
 

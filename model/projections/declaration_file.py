@@ -33,6 +33,7 @@ from mailmend.model.projections.declarations import (
     COUNT,
     COUNTERS,
     ELEMENT,
+    EVERY_ROW,
     EXAMPLE,
     EXPLODE,
     FILTER,
@@ -336,7 +337,7 @@ def _explode(node: _Node) -> DeclaredExplode | None:
 
 def _when(parts: Mapping[str, _Node]) -> DeclaredCondition:
     if WHEN not in parts:
-        return DeclaredCondition()
+        return EVERY_ROW
     return _condition(parts[WHEN])
 
 
@@ -484,7 +485,7 @@ def _condition(node: _Node) -> DeclaredCondition:
     else:
         alternatives = [tuple(_tests(node))]
     made = node.made(lambda: DeclaredCondition(tuple(alternatives)))
-    return made or DeclaredCondition()
+    return made or EVERY_ROW
 
 
 def _tests(node: _Node) -> Iterator[DeclaredTest]:
