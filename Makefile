@@ -26,7 +26,7 @@ API_PAGES := mkdocstrings==1.0.8 mkdocstrings-python==2.0.11 ruff==0.17.6
 
 TESTS = $(if $(ARGS),$(BIN)/pytest $(1) $(ARGS),$(BIN)/python -m tests.lanes $(1))
 
-.PHONY: help demo test test-all test-of quick pages pictures docs environment check verify man mutate bench format zip release-check clean
+.PHONY: help demo test test-all test-of quick pages pictures docs environment wheel-environment check verify man mutate bench format zip release-check clean
 
 help: ## Say what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -45,8 +45,8 @@ demo: $(STAMP) ## Write mail, break it, find it, mend it, prove it, undo and red
 test: check ## Check, then the tests in three lanes (on a real Cassandra, Spark, RabbitMQ, Pulsar and S3)
 	$(call TESTS)
 
-test-all: check ## The same, whole: long runs, more examples, then with ScyllaDB's driver and with Spark 4: before a release
-	$(if $(ARGS),,@$(MAKE) --no-print-directory DRIVER=scylla VENV=$(VENV)-scylla environment)
+test-all: check ## The same, whole: long runs, more examples, then the wheel with ScyllaDB's driver, and Spark 4: before a release
+	$(if $(ARGS),,@$(MAKE) --no-print-directory DRIVER=scylla VENV=$(VENV)-scylla wheel-environment)
 	$(if $(ARGS),,@$(MAKE) --no-print-directory SPARK=spark4 VENV=$(VENV)-spark4 environment)
 	$(call TESTS,--all)
 
@@ -69,6 +69,11 @@ docs: | $(UV) ## The pages as a site in build/site, with a search that needs no 
 	$(UV) tool run --quiet --python $(PYTHON) --from 'zensical==0.0.73' $(API_PAGES:%=--with '%') zensical build --clean --strict
 
 environment: $(STAMP)
+
+wheel-environment: $(STAMP) # The package is the wheel, not this folder
+	rm -rf build/wheel
+	$(UV) build --quiet --wheel --out-dir build/wheel
+	$(UV) pip install --quiet --python $(VENV) --no-deps --reinstall build/wheel/*.whl
 
 check: $(STAMP) verify ## Lint, folded code, hard words, types, layers and doors; seconds
 	$(BIN)/ruff format --check

@@ -9,9 +9,11 @@ from platform import python_version
 
 import pytest
 
+import mailmend
 from mailmend.admin.local import ClusterRequest
 from tests.support.brokers import Broker, one_rabbitmq
 from tests.support.guarded import GuardedNode, guarded_node
+from tests.support.installed import refuse_other_than_the_wheel
 from tests.support.mail_states import MailKeyspace, shared_mail_keyspace
 from tests.support.object_stores import S3, one_s3
 from tests.support.pulsars import RealPulsar, one_pulsar
@@ -61,6 +63,7 @@ def pytest_configure(config: pytest.Config) -> None:
     The garbage collector rests until the tests are collected: nearly all that collecting them makes stays.
     """
     gc.disable()
+    refuse_other_than_the_wheel(Path(mailmend.__file__))
     configure(config)
     count_thread_calls()
 

@@ -2,7 +2,8 @@
 
 The first three run at once. Unit tests use a core; integration, conformance and fault tests mostly wait for servers of
 their own. With `--all` those that face Cassandra follow, with ScyllaDB's driver, and those that face Spark, with Spark
-4: at once too, in environments of their own that `make test-all` installs. What the lanes beside the shown one print
+4: at once too, in environments of their own that `make test-all` installs. Those of ScyllaDB's driver try the wheel as a
+user installs it: they run in a folder that has all of the checkout but the package. What the lanes beside the shown one print
 comes at its end, each in one piece. A lane whose process dies goes on with the rest of its tests; the last lines say
 what ran in each, what failed, what did not run, and the command that runs the failures again (docs/adr/0054).
 """
@@ -19,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mailmend.model.errors import INTERRUPTED
+from tests.support.installed import WHEEL_ONLY, all_but_the_package
 from tests.support.lane_journal import VARIABLE, LaneJournal, read_journal
 from tests.support.thorough import ALL, LEFT_TO_ALL
 
@@ -64,11 +66,13 @@ class Lane:
 
     Attributes:
         environment: how the name of the environment's folder differs from this one's.
+        of_wheel: the environment has the wheel, and the tests import it from there.
     """
 
     title: str
     arguments: tuple[str, ...]
     environment: str = ""
+    of_wheel: bool = False
 
     @property
     def python(self) -> str:
@@ -87,6 +91,9 @@ EQUIVALENCE = files_of("equivalence")
 FAULTS = files_of("faults")
 FUZZ = files_of("fuzz")
 INTEGRATION = files_of("integration")
+BUILDING = files_of("integration", "installed", "library_page", "wheel")
+"""What builds the wheel itself needs the whole checkout."""
+
 ALL_FILES = (*CONFORMANCE, *DRILLS, *EQUIVALENCE, *FAULTS, *FUZZ, *INTEGRATION, UNIT)
 
 
@@ -102,10 +109,15 @@ LANES = (
 """The last one is shown while it runs."""
 
 OTHER_LANES = (
-    Lane("integration, ScyllaDB's driver", (*INTEGRATION, *EQUIVALENCE, *DRILLS, "-m", "cassandra"), "-scylla"),
-    Lane("faults, ScyllaDB's driver", (*FAULTS, *CONFORMANCE, "-m", "cassandra"), "-scylla"),
+    Lane(
+        "integration, ScyllaDB's driver, wheel",
+        (*_without(INTEGRATION, *BUILDING), *EQUIVALENCE, *DRILLS, "-m", "cassandra"),
+        "-scylla",
+        of_wheel=True,
+    ),
+    Lane("faults, ScyllaDB's driver, wheel", (*FAULTS, *CONFORMANCE, "-m", "cassandra"), "-scylla", of_wheel=True),
     Lane("all with Spark, Spark 4", (*ALL_FILES, "-m", "spark"), "-spark4"),
-    Lane("unit, ScyllaDB's driver", UNIT_WITH_DRIVER, "-scylla"),
+    Lane("unit, ScyllaDB's driver, wheel", UNIT_WITH_DRIVER, "-scylla", of_wheel=True),
 )
 
 
@@ -150,9 +162,19 @@ class LaneRun:
 
     def _run_once(self, options: Sequence[str], *, shown: bool) -> int:
         environment = os.environ | {VARIABLE: str(self.journal_file)}
+        folder = Path()
+        if self.lane.of_wheel:
+            environment[WHEEL_ONLY] = "1"
+            folder = all_but_the_package(self.journal_file.with_suffix(".folder"))
         command = _command(self.lane, options)
         with subprocess.Popen(
-            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+            command,
+            env=environment,
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
         ) as self.process:
             for line in self.process.stdout or ():
                 self._say(line, shown=shown)

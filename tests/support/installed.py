@@ -7,8 +7,14 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
+
+import pytest
 
 from tests.support.checkout import CHECKOUT
+
+WHEEL_ONLY: Final = "MAILMEND_TEST_WHEEL_ONLY"
+"""Where this variable is set, tests that import mailmend from anywhere but the environment are refused."""
 
 _UV = CHECKOUT / ".uv" / "bin" / "uv"
 HAS_UV = bool(_UV.exists() or shutil.which("uv"))
@@ -66,3 +72,28 @@ class Installed:
 def without_ours() -> dict[str, str]:
     """The environment of this process without settings of Python or of mailmend."""
     return {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "MAILMEND_"))}
+
+
+def all_but_the_package(folder: Path) -> Path:
+    """Make a folder that links to all that the working directory has, but the package `mailmend`.
+
+    Tests that run in it import mailmend from their environment. A folder that is there already is left as it is.
+    """
+    if not folder.exists():
+        folder.mkdir()
+        for entry in Path.cwd().iterdir():
+            if entry.name != "mailmend":
+                (folder / entry.name).symlink_to(entry)
+    return folder
+
+
+def refuse_other_than_the_wheel(package: Path) -> None:
+    """Raise unless the package comes from the environment, where only that is to be tested.
+
+    Raises:
+        pytest.UsageError: the package is another one.
+    """
+    if os.environ.get(WHEEL_ONLY) and not package.is_relative_to(sys.prefix):
+        raise pytest.UsageError(
+            f"{WHEEL_ONLY} is set, and mailmend is imported from {package}: install the wheel into {sys.prefix}"
+        )

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.lanes import LANES, UNIT, UNIT_WITH_DRIVER, files_of
+from tests.support.installed import WHEEL_ONLY, all_but_the_package, refuse_other_than_the_wheel
 from tests.support.lane_rules import NO_SKIPS
 
 NO_LIBRARY = "import pytest; pytest.importorskip('no_such_library')"
@@ -130,3 +131,21 @@ def test_the_folders_inside_a_kind_are_those_of_packages() -> None:
     # An older checkout may still hold the folder of a package that is gone, with its compiled files.
     strange = {str(folder) for folder in folders - {Path()} if not Path(folder, "__init__.py").exists()}
     assert strange == NO_PACKAGES
+
+
+def test_a_lane_of_the_wheel_sees_the_tests_but_no_package_of_the_checkout(tmp_path: Path) -> None:
+    folder = all_but_the_package(tmp_path / "lane")
+    script = "from importlib.util import find_spec; print(bool(find_spec('tests.lanes')), bool(find_spec('mailmend')))"
+
+    # Without `site` the environment's own mailmend is not seen either
+    ended = subprocess.run([sys.executable, "-S", "-c", script], cwd=folder, capture_output=True, text=True, check=True)
+
+    assert ended.stdout == "True False\n"
+
+
+def test_a_lane_of_the_wheel_refuses_the_package_of_the_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(WHEEL_ONLY, "1")
+
+    refuse_other_than_the_wheel(Path(sys.prefix, "lib", "mailmend", "__init__.py"))
+    with pytest.raises(pytest.UsageError, match="install the wheel into"):
+        refuse_other_than_the_wheel(Path("mailmend", "__init__.py").absolute())
