@@ -195,6 +195,7 @@ class RepairChoices(ScanChoices, total=False):
         orphans: what becomes of truth rows whose content is lost; default: `report`.
         dangling: what becomes of rows without truth; default: `withdraw`.
         leaks: what becomes of content that no truth names; default: `report`.
+        touch_base: whether rows of a base are written once more, so that its views follow.
         beat_ahead: whether cells from the future are overwritten at once.
         yes: whether `dangling="restore"` may bring back deleted messages without a question.
         margin: how long before the scan the timestamps of fixes lie; default: 30 seconds.
@@ -215,6 +216,7 @@ class RepairChoices(ScanChoices, total=False):
     orphans: Literal["report", "quarantine"]
     dangling: Literal["withdraw", "restore", "report"]
     leaks: Literal["report", "collect"]
+    touch_base: bool
     beat_ahead: bool
     yes: bool
     margin: timedelta

@@ -9,6 +9,7 @@ from mailmend.model.projections.declarations import (
     DeclaredExplode,
     DeclaredMirror,
     DeclaredTruth,
+    DeclaredView,
 )
 from mailmend.model.projections.family import Family
 from mailmend.model.table import Column, Kind, Table
@@ -66,6 +67,8 @@ def proposed_pair(live: Schema, truth: str, projection: str) -> Declaration:
     Raises:
         WrongUse: a name is not a name of CQL.
     """
+    if live.view(projection) is not None:
+        return Declaration((DeclaredTruth(truth, views=(DeclaredView(projection),)),))
     source = live.table(truth)
     copy = live.table(projection)
     if source is None or copy is None:

@@ -13,12 +13,14 @@ from mailmend.model.projections.declarations import (
     MIN,
     MIRROR,
     UNION,
+    VIEW,
 )
 from mailmend.model.projections.family import Counts, Family
 from mailmend.model.projections.group import Group
 from mailmend.model.projections.partial_mirror import PartialMirror
 from mailmend.model.projections.projection import Mirror
 from mailmend.model.projections.valued import Bounds, Numbers, Valued
+from mailmend.model.projections.view_mirror import ViewMirror
 from mailmend.model.toml_places import TomlPath
 from mailmend.repair.comparable import incomparable
 from mailmend.repair.declared_conditions import Misfits
@@ -33,17 +35,18 @@ def assembled(misfits: Misfits, path: TomlPath, found: BoundByKind) -> tuple[Fam
     families = _of_whole_mirrors(misfits, path, found)
     for family in families:
         _check_comparable(misfits, (*path, MIRROR, family.mirror.name), family)
-    for kind, mirror in _partial_mirrors(found):
+    for kind, mirror in _standing_alone(found):
         family = Family(mirror)
         _check_comparable(misfits, (*path, kind, mirror.name), family)
         families.append(family)
     return tuple(families)
 
 
-def _partial_mirrors(found: BoundByKind) -> Iterator[tuple[str, PartialMirror]]:
-    for kind in (MIRROR, EXPLODE):
+def _standing_alone(found: BoundByKind) -> Iterator[tuple[str, Mirror]]:
+    """The mirrors whose family has no other projections, each with the word of its kind."""
+    for kind in (MIRROR, EXPLODE, VIEW):
         for mirror in found.get(kind, ()):
-            if isinstance(mirror, PartialMirror):
+            if isinstance(mirror, PartialMirror | ViewMirror):
                 yield kind, mirror
 
 

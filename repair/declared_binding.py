@@ -22,6 +22,7 @@ from mailmend.model.projections.declarations import (
     MIRROR,
     RENAMED,
     TRUTH,
+    VIEW,
     WHEN,
     DeclaredBounds,
     DeclaredCount,
@@ -31,6 +32,7 @@ from mailmend.model.projections.declarations import (
     DeclaredProjection,
     DeclaredTruth,
     DeclaredUnion,
+    DeclaredView,
 )
 from mailmend.model.projections.declared_transforms import DeclaredTransform
 from mailmend.model.projections.family import Content, Counts, Family, Filter, Union
@@ -38,6 +40,7 @@ from mailmend.model.projections.partial_mirror import ExplodedMirror, PartialMir
 from mailmend.model.projections.projection import Mirror, Projection
 from mailmend.model.projections.toml_values import toml_key, toml_text
 from mailmend.model.projections.valued import RANKED, Bound, Bounds, Numbers
+from mailmend.model.projections.view_mirror import ViewMirror
 from mailmend.model.table import (
     Canonical,
     Column,
@@ -60,6 +63,7 @@ from mailmend.repair.declared_elements import (
     element_cells,
     elements_of,
 )
+from mailmend.repair.declared_views import other_conditions
 
 Names = Mapping[str, str]
 """Columns of a truth by columns of a projection."""
@@ -106,8 +110,7 @@ class Binder:
             bound = self.projection(pair, projection)
             if bound is not None:
                 found.setdefault(projection.kind, []).append(bound)
-        copies = (*declared.mirrors, *declared.explodes)
-        if not declared.whole_mirrors and len(copies) < len(declared.every):
+        if not declared.whole_mirrors and len(declared.copies) < len(declared.every):
             header = f"[{TRUTH}.{toml_key(declared.table)}.{MIRROR}.TABLE]"
             problem = f"the truth {declared.table} has no mirror, which leads to its rows"
             self.note(path, problem, f"Declare a copy of its rows: {header}")
@@ -181,8 +184,12 @@ class Binder:
 
     def table(self, path: TomlPath, spelling: str, what: str) -> Table | None:
         """The live table of a name; None where it is not there, or cannot be compared."""
-        if self.live.view(spelling) is not None:
-            mend = "The server derives it from its base table. Declare tables that programs write."
+        if what == VIEW:
+            return self._view(path, spelling)
+        view = self.live.view(spelling)
+        if view is not None:
+            header = f"[{TRUTH}.{toml_key(view.base)}.{VIEW}.{toml_key(spelling)}]"
+            mend = f"The server derives it from its base table: declare it as {header}."
             self.note(path, f"the {what} {spelling} is a materialised view", mend)
             return None
         table = self.live.table(spelling)
@@ -200,6 +207,29 @@ class Binder:
             return None
         return table
 
+    def _view(self, path: TomlPath, spelling: str) -> Table | None:
+        """The columns and key of a materialised view of the truth that the path names."""
+        view = self.live.view(spelling)
+        if view is None or view.name != name_of(spelling):
+            mend = names_instead(spelling, [other.spelling for other in self.live.views])
+            self.note(path, f"there is no materialised view {spelling}", mend)
+            return None
+        base = toml_key(view.base)
+        if name_of(view.base) != name_of(str(path[1])):
+            mend = f"Declare it there: [{TRUTH}.{base}.{VIEW}.{toml_key(spelling)}]"
+            self.note(path, f"{spelling} is a view of {view.base}", mend)
+            return None
+        if not is_plain_name(spelling):
+            mend = "Rows of such a view are not read yet: leave it out."
+            self.note(path, f"the name of the view {spelling} needs double quotes", mend)
+            return None
+        conditions = other_conditions(view)
+        if conditions:
+            mend = "Only views of every row that has a whole key are compared: leave it out."
+            self.note(path, f"{spelling} has the condition {' AND '.join(conditions)}", mend)
+            return None
+        return view.table
+
     def projection(self, pair: _Pair, declared: DeclaredProjection) -> Projection | None:
         """A projection; None where something does not fit."""
         before = len(self.misfits.found)
@@ -211,6 +241,10 @@ class Binder:
         match declared:
             case DeclaredMirror():
                 bound: Projection = self._mirror_of(pair, declared)
+            case DeclaredView():
+                whole = self._mirror(pair, declared)
+                parts = (whole.truth, whole.table, whole.key, whole.compared)
+                bound = ViewMirror(*parts)
             case DeclaredFilter():
                 bound = self._filter(pair, declared)
             case DeclaredUnion():
@@ -225,8 +259,10 @@ class Binder:
             return None
         return bound
 
-    def _mirror(self, pair: _Pair, declared: DeclaredMirror) -> Mirror:
-        left_out = frozenset(map(name_of, declared.left_out))
+    def _mirror(self, pair: _Pair, declared: DeclaredMirror | DeclaredView) -> Mirror:
+        left_out: frozenset[str] = frozenset()
+        if isinstance(declared, DeclaredMirror):
+            left_out = frozenset(map(name_of, declared.left_out))
         fed = self._fed(pair, _renames(declared), left_out)
         self._check_way_back(pair, fed.values())
         own = _row_form(pair.table)

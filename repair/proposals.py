@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from mailmend.model.cql_types import normal_type
 from mailmend.model.keyspace import Schema
+from mailmend.model.names import name_of
 from mailmend.model.projections.declarations import (
     COLUMN,
     ELEMENT,
@@ -19,10 +20,12 @@ from mailmend.model.projections.declarations import (
     Declaration,
     DeclaredMirror,
     DeclaredTruth,
+    DeclaredView,
 )
 from mailmend.model.projections.toml_values import toml_text
 from mailmend.model.table import Column, Kind, Table, is_plain_name, spellings
 from mailmend.repair.declared_elements import has_elements
+from mailmend.repair.declared_views import can_be_compared
 
 Mirrors = dict[str, list[DeclaredMirror]]
 """The mirrors of each truth, by its spelling."""
@@ -82,19 +85,26 @@ class Proposal:
         for question in self.questions:
             asked.setdefault(question.table, []).append(question)
         for truth in self.truths:
-            for mirror in truth.mirrors:
-                comments = [question.comment for question in asked.pop(mirror.table, [])]
-                yield "".join((*comments, mirror.text_of(truth.table)))
+            for copy in truth.copies:
+                comments = [question.comment for question in asked.pop(copy.table, [])]
+                yield "".join((*comments, copy.text_of(truth.table)))
         for questions in asked.values():
             for question in questions:
                 yield question.comment
-        notes = []
-        for view, base in self.views:
-            notes.append(f"# {view} is a materialised view of {base}: not declared.")
-        if self.apart:
-            notes.append(f"# Tables that share no key with another one: {', '.join(self.apart)}.")
+        notes = list(self._notes())
         if notes:
             yield "\n".join(notes) + "\n"
+
+    def _notes(self) -> Iterator[str]:
+        declared: list[str] = []
+        for truth in self.truths:
+            declared.extend(view.table for view in truth.views)
+        for view, base in self.views:
+            if view not in declared:
+                note = f"# {view} is a materialised view of {base} that cannot be compared: "
+                yield f"{note}it has a condition, or a name that needs double quotes."
+        if self.apart:
+            yield f"# Tables that share no key with another one: {', '.join(self.apart)}."
 
 
 def proposed(keyspace: str, live: Schema) -> Proposal:
@@ -115,7 +125,7 @@ class _Proposer:
         tables = self._readable()
         truths = self._truth_of(tables)
         mirrors: Mirrors = {}
-        placed: set[str] = set()
+        placed = {name_of(view.base) for view in self.live.views}
         for table in tables:
             truth = truths.get(table.name)
             if truth is not None:
@@ -129,10 +139,17 @@ class _Proposer:
                 apart.append(toml_text(table.spelling).strip('"'))
         declared = []
         for table in tables:
-            if table.spelling in mirrors:
-                declared.append(DeclaredTruth(table.spelling, tuple(mirrors[table.spelling])))
+            mirrored = tuple(mirrors.get(table.spelling, ()))
+            derived = tuple(self._views_of(table))
+            if mirrored or derived:
+                declared.append(DeclaredTruth(table.spelling, mirrored, views=derived))
         views = tuple((view.spelling, view.base) for view in self.live.views)
         return Proposal(self.keyspace, tuple(declared), tuple(self.questions), views, tuple(apart))
+
+    def _views_of(self, base: Table) -> Iterator[DeclaredView]:
+        for view in self.live.views_of(base):
+            if can_be_compared(view):
+                yield DeclaredView(view.spelling)
 
     def _readable(self) -> list[Table]:
         """The tables whose rows can be compared; the others are asked about."""

@@ -35,16 +35,15 @@ def unseen_by(families: Sequence[Family], live: Schema) -> tuple[Unseen, ...]:
         )
         for group in groups:
             found.update(dict.fromkeys(_of_group(group)))
-    looked_at: set[str] = set()
+    declared: dict[str, Table] = {}
     for family in families:
-        for table in family.tables:
-            looked_at.add(table.name)
-            found.update(dict.fromkeys(_statics(live.table(table.name))))
-    for table in live.tables:
-        if table.name not in looked_at:
+        declared.update((table.name, table) for table in family.tables)
+    for name in declared:
+        if live.view(name) is None:  # a view has no static columns
+            found.update(dict.fromkeys(_statics(live.table(name))))
+    for table in (*live.tables, *(view.table for view in live.views)):
+        if table.name not in declared:
             found[Unseen(table.spelling, "the file does not declare it")] = None
-    for view in live.views:
-        found[Unseen(view.spelling, f"it is a materialised view of {view.base}")] = None
     return tuple(found)
 
 

@@ -2,10 +2,11 @@
 
 The first three run at once. Unit tests use a core; integration, conformance and fault tests mostly wait for servers of
 their own. With `--all` those that face Cassandra follow, with ScyllaDB's driver, and those that face Spark, with Spark
-4: at once too, in environments of their own that `make test-all` installs. Those of ScyllaDB's driver try the wheel as a
-user installs it: they run in a folder that has all of the checkout but the package. What the lanes beside the shown one print
-comes at its end, each in one piece. A lane whose process dies goes on with the rest of its tests; the last lines say
-what ran in each, what failed, what did not run, and the command that runs the failures again (docs/adr/0054).
+4: at once too, in environments of their own that `make test-all` installs. The lanes with ScyllaDB's driver try the
+wheel, as a user installs it: they run in a folder that has all of the checkout but the package. What the lanes beside
+the shown one print comes at its end, each in one piece. A lane whose process dies goes on with the rest of its tests;
+the last lines say what ran in each, what failed, what did not run, and the command that runs the failures again
+(docs/adr/0054).
 """
 
 import os

@@ -451,7 +451,10 @@ _NEEDED: Final = {
     },
 }
 _FLAGS: Final = frozenset(
-    {"beat_ahead", "accept_torn", "fill_torn", "serial", "all_truths", "no_blobs"} | {"no_broker", "only_broker"}
+    {
+        *("beat_ahead", "accept_torn", "fill_torn", "touch_base", "serial", "all_truths"),
+        *("no_blobs", "no_broker", "only_broker"),
+    }
 )
 _LISTS: Final = frozenset({"only", "references", "references_file", "queues"})
 _AS_OF_MAX: Final = 253_402_300_799 * MICROS

@@ -78,10 +78,13 @@ def _after_check(summary: RepairResult, keyspace: str, asked: str, scope: RunSco
     return lines
 
 
-_NEEDS_OTHER_OPTIONS: Final = frozenset({Why.NEEDS_DANGLING, Why.NEEDS_ONLY, Why.NO_WHOLE_ROW})
+_NEEDS_OTHER_OPTIONS: Final = frozenset({Why.NEEDS_DANGLING, Why.NEEDS_ONLY, Why.NEEDS_TOUCH_BASE, Why.NO_WHOLE_ROW})
 """Why a repair with the same options leaves what it could mend with others."""
 
-_NEVER_MENDED: Final = _NEEDS_OTHER_OPTIONS | {Why.ONLY_REPORTED}
+_NEEDS_NEW_VIEW: Final = frozenset({Why.CANNOT_BE_TOUCHED, Why.NEEDS_NEW_VIEW})
+"""Why rows of a view stay as they are until the view is built anew."""
+
+_NEVER_MENDED: Final = _NEEDS_OTHER_OPTIONS | _NEEDS_NEW_VIEW | {Why.ONLY_REPORTED}
 """Why a second repair with the same options leaves what the first one left."""
 
 

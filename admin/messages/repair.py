@@ -95,6 +95,7 @@ class RepairRequest(ScanOptions):
     projections: Path | Declaration | None = None
     named: str | None = None
     key: tuple[str, ...] = ()
+    touch_base: bool = False
 
     @property
     def verdicts(self) -> frozenset[Verdict]:
@@ -297,6 +298,7 @@ def _settings_of(
             rows_per_second=request.rows_per_second,
             accept_torn=request.torn == "accept",
             fill_torn=request.torn == "fill",
+            touch_base=request.touch_base,
             all_truths=request.scan or not isinstance(target, TargetMailboxes),
         ),
         pressed=request.connection.is_pressed(request.pace),

@@ -31,7 +31,12 @@ REPAIR_TABLES: Final = Command(
 
     With --key a few reads look at single rows, at once: a row of truth with all rows that it
     demands, or a row that follows with the truth that it names. Counters are left out, and so are
-    rows that name the same truth under a key which it does not demand.""",
+    rows that name the same truth under a key which it does not demand.
+
+    Rows of materialised views are written by the server alone. With --touch-base the row of the
+    base is written once more as it is, with the time to live that it has left, and the server
+    derives the row of the view again. A row of a view without a row of the base stays: only a
+    view that is built anew loses it. An undo has nothing to put back.""",
     service="mailmend.admin.messages.repair:repair",
     present="mailmend.admin.messages.shared_document:document_of",
     options=(
@@ -53,6 +58,11 @@ REPAIR_TABLES: Final = Command(
             "What becomes of denormalised rows without truth.",
             type=click.Choice(["withdraw", "report"]),
             default="withdraw",
+        ),
+        flag(
+            "--touch-base",
+            "Mend rows of materialised views: write their rows of the base once more as they are, "
+            "each cell a microsecond later than it was.",
         ),
         flag(
             "--beat-ahead",
@@ -78,6 +88,7 @@ REPAIR_TABLES: Final = Command(
         mailmend repair users_by_email --projections shop.toml -k shop       one table of the file
         mailmend repair --projections shop.toml -k shop --plan plan.jsonl    then mailmend apply
         mailmend repair --projections shop.toml -k shop --key users_by_email:email=ann@example.org
+        mailmend repair users_by_phone --projections shop.toml -k shop --touch-base   a view
         mailmend undo RUN -k shop                                            put it back""",
     exits=REPAIR_EXITS,
 )

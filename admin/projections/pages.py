@@ -165,6 +165,22 @@ A truth with a filter, a group or a content needs a mirror too, which leads from
 The key of a filter has the truth's partition key, or all columns of the key of a mirror. Groups
 share the first mirror's scan.
 
+## Materialised views
+
+```toml
+[truth.users.view.users_by_phone]
+```
+
+A view is declared by its name. It is compared with its base in both directions, as a mirror is. The
+server alone writes its rows, so a repair leaves them, unless it may touch the base (`repair
+--projections FILE --touch-base`): then it writes the row of the base once more as it is, each cell
+a microsecond later than it was and with the time to live that it has left, and the server derives
+the row of the view again. No touch mends a row of the view that has no row in the base, a cell that
+the base does not have any more, a row with a collection that is not frozen, and a row of keys
+alone: such rows are left with the reason, and a view that is built anew does not have them.
+ScyllaDB, which was never tried, has PRUNE MATERIALIZED VIEW for rows without a row in the base. A
+view with another condition than IS NOT NULL on the columns of its key is refused.
+
 ## Names
 
 A name is written as in CQL. Without double quotes its case has no effect. A name in double quotes
@@ -198,16 +214,16 @@ instead.
 | a filter with columns outside its key | such a row is a copy, a `mirror` |
 | a union of other sets than text, int or bigint | both engines have to gather its elements |
 | a static column that is not left out | it is of a partition, not of a row |
-| a materialised view | the server derives it; declare tables that programs write |
+| a materialised view as another kind than `view` | the server writes its rows |
+| a materialised view with a condition of its own | rows that it lacks may be right |
 | a masked column | a read may give other values |
 | a table or column whose name needs double quotes | its rows are not read or written yet |
 | a projection of two truths | one of them would take back what the other demands |
 
 ## What is not there yet
 
-Materialised views have no form yet. A table is one projection: it has no number and maximum at
-once. A declaration of mail exists in Python only
-(`model/catalog/mail.py`).
+A table is one projection: it has no number and maximum at once. A declaration of mail exists in
+Python only (`model/catalog/mail.py`).
 """
 
 

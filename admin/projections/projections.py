@@ -29,12 +29,14 @@ from mailmend.model.projections.declarations import (
     FILTER,
     MIRROR,
     UNION,
+    VIEW,
     Declaration,
 )
 from mailmend.model.projections.family import Content, Counts, Family, Filter, Union
 from mailmend.model.projections.partial_mirror import ExplodedMirror, PartialMirror
 from mailmend.model.projections.projection import Mirror, Projection
 from mailmend.model.projections.valued import Bounds, Numbers
+from mailmend.model.projections.view_mirror import ViewMirror
 from mailmend.model.sizes import TableSize
 from mailmend.model.texts import keyspace_option, printable
 from mailmend.repair.decisions.engines import estimated_rows
@@ -203,6 +205,7 @@ def _projections_json(families: Sequence[Family]) -> list[dict[str, Any]]:
 
 _KINDS: Final[Mapping[type[Projection], str]] = {
     Mirror: MIRROR,
+    ViewMirror: VIEW,
     PartialMirror: MIRROR,
     ExplodedMirror: EXPLODE,
     Filter: FILTER,
@@ -355,8 +358,8 @@ INIT: Final = Command(
     summary="Propose a file of projections from the tables of a live keyspace.",
     about="""A table is proposed as a mirror where another table has the columns of its key, and it
     has the partition key of the other. What the schema does not tell is a question in a comment.
-    Materialised views and tables that share no key are named in comments. Only the schema is
-    read.""",
+    A materialised view is proposed as a view of its base. Tables that share no key are named in
+    comments. Only the schema is read.""",
     service="mailmend.admin.projections.projections:init",
     present="mailmend.admin.projections.projections:init_document",
     shared=(CONNECTION,),

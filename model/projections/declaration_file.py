@@ -24,6 +24,7 @@ from mailmend.model.projections.declaration_form import (
     MIRROR_FORM,
     TRUTH_FORM,
     UNION_FORM,
+    VIEW_FORM,
 )
 from mailmend.model.projections.declarations import (
     COLUMN,
@@ -45,6 +46,7 @@ from mailmend.model.projections.declarations import (
     TEST_MEND,
     UNION,
     VALUE,
+    VIEW,
     WHEN,
     Declaration,
     DeclaredBounds,
@@ -59,6 +61,7 @@ from mailmend.model.projections.declarations import (
     DeclaredTest,
     DeclaredTruth,
     DeclaredUnion,
+    DeclaredView,
 )
 from mailmend.model.projections.declared_transforms import (
     COMPUTED_MEND,
@@ -287,10 +290,12 @@ def _truth(node: _Node) -> DeclaredTruth | None:
     maxima = tuple(_each(parts, MAX, _bounds(DeclaredMax)))
     minima = tuple(_each(parts, MIN, _bounds(DeclaredMin)))
     explodes = tuple(_each(parts, EXPLODE, _explode))
+    views = tuple(_each(parts, VIEW, _view))
     if node.source.refused or table is None:
         return None
     groups = (unions, counts, contents, maxima, minima)
-    return node.made(lambda: DeclaredTruth(table, mirrors, filters, *groups, explodes=explodes))
+    copies: Any = {"explodes": explodes, "views": views}
+    return node.made(lambda: DeclaredTruth(table, mirrors, filters, *groups, **copies))
 
 
 def _each(parts: Mapping[str, _Node], kind: str, read: Callable[[_Node], T | None]) -> Iterator[T]:
@@ -403,6 +408,11 @@ def _content(node: _Node) -> DeclaredContent | None:
     table, parts = _begun(node, CONTENT_FORM)
     renamed = _renamed(parts)
     return node.made(lambda: DeclaredContent(table, renamed))
+
+
+def _view(node: _Node) -> DeclaredView | None:
+    table, _ = _begun(node, VIEW_FORM)
+    return node.made(lambda: DeclaredView(table))
 
 
 def _begun(node: _Node, form: FileForm) -> tuple[str, Mapping[str, _Node]]:

@@ -38,6 +38,7 @@ from mailmend.model.projections.declarations import (
     TRUTH,
     UNION,
     VALUE,
+    VIEW,
     WHEN,
 )
 from mailmend.model.projections.declared_transforms import (
@@ -200,6 +201,10 @@ CONTENT_FORM: Final = FileForm(
     parts=(_RENAMED,),
     meaning="A row that each partition of the truth needs. A row that no truth names is a LEAK.",
 )
+VIEW_FORM: Final = FileForm(
+    what="a view",
+    meaning="A materialised view of the truth, as its schema says. The server writes its rows.",
+)
 TRUTH_FORM: Final = FileForm(
     what="a truth",
     parts=(
@@ -211,6 +216,7 @@ TRUTH_FORM: Final = FileForm(
         FilePart(MAX, by_name(defined(MAX), NAME), "Greatest values, by table name."),
         FilePart(MIN, by_name(defined(MIN), NAME), "Smallest values, by table name."),
         FilePart(CONTENT, by_name(defined(CONTENT), NAME), "Needed rows, by table name."),
+        FilePart(VIEW, by_name(defined(VIEW), NAME), "Materialised views, by name."),
     ),
     meaning="A table that is right by definition, and the tables that follow from it.",
 )
@@ -229,6 +235,7 @@ FORMS: Final[Mapping[str, FileForm]] = {
     COUNT: COUNT_FORM,
     **BOUNDS_FORMS,
     CONTENT: CONTENT_FORM,
+    VIEW: VIEW_FORM,
 }
 """The forms of the tables of a file, by the words in their headers."""
 

@@ -28,6 +28,7 @@ COUNT: Final = "count"
 MAX: Final = "max"
 MIN: Final = "min"
 CONTENT: Final = "content"
+VIEW: Final = "view"
 RENAMED: Final = "renamed"
 COMPUTED: Final = "computed"
 LEFT_OUT: Final = "left_out"
@@ -332,6 +333,13 @@ class DeclaredContent(DeclaredProjection):
 
 
 @dataclass(frozen=True, slots=True)
+class DeclaredView(DeclaredProjection):
+    """A materialised view of the truth. The live schema has all that there is to say of it."""
+
+    kind: ClassVar[str] = VIEW
+
+
+@dataclass(frozen=True, slots=True)
 class DeclaredTruth:
     """A table that is right by definition, and what follows from it."""
 
@@ -344,6 +352,7 @@ class DeclaredTruth:
     maxima: tuple[DeclaredMax, ...] = ()
     minima: tuple[DeclaredMin, ...] = ()
     explodes: tuple[DeclaredExplode, ...] = ()
+    views: tuple[DeclaredView, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "table", cql_name(self.table, "table name"))
@@ -359,7 +368,12 @@ class DeclaredTruth:
     def every(self) -> tuple[DeclaredProjection, ...]:
         """All that follows from it, kind by kind."""
         groups = (*self.unions, *self.counts, *self.maxima, *self.minima)
-        return (*self.mirrors, *self.explodes, *self.filters, *groups, *self.contents)
+        return (*self.copies, *self.filters, *groups, *self.contents)
+
+    @property
+    def copies(self) -> tuple[DeclaredProjection, ...]:
+        """The tables whose rows lead back to the truth without another table."""
+        return (*self.mirrors, *self.explodes, *self.views)
 
     @property
     def projections(self) -> tuple[str, ...]:
@@ -375,8 +389,9 @@ class DeclaredTruth:
         """The truth with one copy alone, or with one other projection and the whole mirrors."""
         mirrors = _of_table(table, self.mirrors)
         explodes = _of_table(table, self.explodes)
-        if mirrors or explodes:
-            return DeclaredTruth(self.table, mirrors, explodes=explodes)
+        views = _of_table(table, self.views)
+        if mirrors or explodes or views:
+            return DeclaredTruth(self.table, mirrors, explodes=explodes, views=views)
         return DeclaredTruth(
             self.table,
             self.whole_mirrors,

@@ -31,6 +31,7 @@ class RepairPolicy:
         beat_ahead: write just above cells from the future.
         accept_torn: treat truth rows that lack columns as whole.
         fill_torn: fill truth rows that lack columns from their contents.
+        touch_base: write rows of a base once more as they are, so that its views follow.
         serial: read the truth at SERIAL (LWT is on).
         rows_per_second: pace over all workers together, or None.
     """
@@ -45,6 +46,7 @@ class RepairPolicy:
     beat_ahead: bool = False
     accept_torn: bool = False
     fill_torn: bool = False
+    touch_base: bool = False
     serial: bool = True
     rows_per_second: int | None = None
     margin_seconds: float = 0.0
@@ -141,6 +143,7 @@ class Finding:
         untried: it was not tried, because too many before it could not be reached.
         writes: the writes that mend it, as of T; empty once they are done.
         condition: a conditional change of the truth that the writes wait for, or None.
+        derived: the rows of views that the server derives from the writes, a moment later.
         beside: the before-images of other rows that the writes change.
         reason: why it is left as it is; None where it is mended.
         number: the number of rows that it represents; a finding in a queue may be a whole partition.
@@ -157,6 +160,7 @@ class Finding:
     unreached: bool = False
     untried: bool = False
     writes: tuple[Write, ...] = ()
+    derived: tuple[Put, ...] = ()
     condition: Conditional | None = None
     beside: tuple["Finding", ...] = ()
     reason: Reason | None = None
@@ -184,7 +188,7 @@ class Finding:
         known = self.result
         if known is None and not self.error:
             known = result
-        return replace(self, result=known, writes=(), condition=None, beside=())
+        return replace(self, result=known, writes=(), derived=(), condition=None, beside=())
 
     def failed(self, error: MailmendError, prefix: str = "") -> "Finding":
         return replace(self, error=f"{prefix}{error}", unreached=isinstance(error, CannotReach))

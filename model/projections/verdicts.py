@@ -254,6 +254,9 @@ class Why(Enum):
     YOUNGER_THAN_A_DAY = "younger than a day"
     NEEDS_SCAN = "a row of truth that nothing leads to may stand there: needs --scan"
     ROWS_DIFFER = "rows of its mailbox differ: counters are mended once they agree"
+    NEEDS_TOUCH_BASE = "a row of a view: needs --touch-base"
+    CANNOT_BE_TOUCHED = "a row of a view that no touch of its base mends: build the view anew"
+    NEEDS_NEW_VIEW = "a row that only the server can remove from its view: build the view anew"
     NO_WHOLE_ROW = "lacks what a row of truth needs"
     NOT_SETTLED = "a second look cannot tell"
 

@@ -58,7 +58,10 @@ def changes_since(options: Mapping[str, Any], live: Schema) -> list[str]:
     """What differs between the run's tables as they were and as they are, each in a few words."""
     changes: list[str] = []
     for name, form in options.get(TABLES, {}).items():
+        view = live.view(name)
         table = live.table(name)
+        if view is not None:
+            table = view.table
         if table is None:
             changes.append(f"there is no table {name} any more")
         else:

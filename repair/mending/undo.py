@@ -31,10 +31,11 @@ from mailmend.repair.ledger.leases import Leases, TakenLease
 from mailmend.repair.ledger.runs import Ledger, Run, RunKind
 from mailmend.repair.mending.counters import CounterMender
 from mailmend.repair.mending.engine import RepairResult, Sink
-from mailmend.repair.mending.fixer import BATCH_SUSPECTS, Mending, SecondLook
+from mailmend.repair.mending.fixer import BATCH_SUSPECTS, Mending
 from mailmend.repair.mending.generators import raised_by
 from mailmend.repair.mending.limits import Breaker, batches_at_once, side_by_side
 from mailmend.repair.mending.runner import lease_of_repair, recorded
+from mailmend.repair.mending.second_look import SecondLook
 
 NOT_UNDONE = frozenset({RunKind.QUEUES, RunKind.BLOBS})
 USED_SINCE = Reason(Why.USED_SINCE)

@@ -31,8 +31,9 @@ from mailmend.repair.ledger.runs import Ledger
 from mailmend.repair.mending.counter_reads import Tallies
 from mailmend.repair.mending.counters import truths_beside
 from mailmend.repair.mending.engine import LocalSuspects, RepairSettings
-from mailmend.repair.mending.fixer import BATCH_SUSPECTS, SecondLook
+from mailmend.repair.mending.fixer import BATCH_SUSPECTS
 from mailmend.repair.mending.generators import BehindGenerator, Generators, GeneratorWatch
+from mailmend.repair.mending.second_look import SecondLook
 from mailmend.repair.scanners.keyed import TargetRows, suspects_named
 from mailmend.repair.store.mailboxes import did_you_mean, user_name
 

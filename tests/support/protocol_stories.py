@@ -24,7 +24,8 @@ from mailmend.model.projections.projection import Projection
 from mailmend.model.projections.verdicts import MENDABLE, Verdict
 from mailmend.model.table import Row, Table
 from mailmend.repair.ledger.before_images import image_digest
-from mailmend.repair.mending.fixer import Fixer, SecondLook, _near_reads, _truth_reads, _with_near
+from mailmend.repair.mending.fixer import Fixer
+from mailmend.repair.mending.second_look import SecondLook, _near_reads, _truth_reads, _with_near
 from mailmend.repair.mending.undo import UndoSettings, UndoTools, undo
 from mailmend.repair.retries import Retries
 from mailmend.repair.store.plans import writes_for

@@ -218,6 +218,34 @@ def local_node(wishes: ClusterRequest) -> Iterator[CassandraServer]:
         yield CassandraServer("127.0.0.1", port, jmx_port=jmx_port, sstables=sstables)
 
 
+@dataclass(frozen=True, slots=True)
+class OwnNode:
+    """A node of one test, which may stop it, change its files, and start it again.
+
+    Attributes:
+        sstables: the folder of its data files.
+    """
+
+    cluster: LocalCluster
+    server: CassandraServer
+    sstables: Path
+
+    def stop(self) -> None:
+        """End it in good order: it writes all that it has to its files first."""
+        self.cluster.nodes[0].down()
+
+    def start(self) -> None:
+        self.cluster.nodes[0].up()
+
+
+@contextmanager
+def own_node() -> Iterator[OwnNode]:
+    with throwaway_cluster() as cluster:
+        port = _up(cluster, ClusterRequest(yaml=_OPTIONAL_PARTS))
+        sstables = cluster.layout.root / "node1" / "data" / "sstables"
+        yield OwnNode(cluster, CassandraServer("127.0.0.1", port, sstables=sstables), sstables)
+
+
 @contextmanager
 def three_local_nodes(yaml: Mapping[str, Any] | None = None) -> Iterator[ThreeNodes]:
     with throwaway_cluster() as cluster:

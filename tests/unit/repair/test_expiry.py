@@ -22,7 +22,7 @@ from mailmend.model.projections.look import Look
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.model.table import Row, Table
 from mailmend.repair.ledger.before_images import image_digest, image_from, image_text
-from mailmend.repair.mending import fixer
+from mailmend.repair.mending import second_look
 from mailmend.repair.mending.undo import UndoSettings, UndoTools, still_alive, undo
 from tests.support.clock import START
 from tests.support.progress import SilentProgress
@@ -304,7 +304,7 @@ def test_a_union_without_known_truths_stays(world: World) -> None:
 
 def test_an_element_of_too_many_truths_stays(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """One element too many does no harm to a union."""
-    monkeypatch.setattr(fixer, "MEMBERS_MAX", 2)
+    monkeypatch.setattr(second_look, "MEMBERS_MAX", 2)
     first, *_ = [labelled(world, number, "a", HOUR) for number in (1, 2, 3)]
 
     (outcome,) = world.revisit([union_suspect(first, wanted="a")])

@@ -12,7 +12,7 @@ from mailmend.model.operations import Level, Read
 from mailmend.model.projections.findings import Suspect
 from mailmend.model.projections.look import Look
 from mailmend.model.projections.verdicts import Verdict
-from mailmend.repair.mending.fixer import SecondLook
+from mailmend.repair.mending.second_look import SecondLook
 from tests.support.repairing import MAILBOX, World, message, mirror_row, mirror_suspect, place, truth_row
 from tests.support.writing import Faults
 

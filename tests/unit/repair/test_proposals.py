@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailmend.model.keyspace import Schema, View
+from mailmend.model.keyspace import Schema
 from mailmend.model.projections.declaration_file import read_declaration
 from mailmend.model.table import Column, Table, columns
 from mailmend.repair.declared import declared_families
@@ -95,12 +95,6 @@ def test_a_table_of_keys_alone_is_asked_about() -> None:
 def test_a_table_of_counters_is_asked_about() -> None:
     counters = Table("users_count", columns("email text", regular="seen counter"))
     assert "users_count has counters" in proposal_of(USERS, counters).text
-
-
-def test_a_materialised_view_is_named() -> None:
-    view = View(Table("users_by_name", columns("name text", "user_id uuid")), "users", "")
-    text = proposed("shop", Schema((), (USERS,), views=(view,))).text
-    assert "# users_by_name is a materialised view of users: not declared." in text
 
 
 def test_a_table_that_shares_no_key_is_named() -> None:
