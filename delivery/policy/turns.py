@@ -24,6 +24,13 @@ NO_WEIGHTS: Final[Mapping[str, int]] = MappingProxyType({})
 WHOLE_TURN: Final = lcm(*range(1, WEIGHT_MAX + 1))
 """How much later a tenant that weighs 1 has its next turn; each weight divides it, so nothing is ever rounded."""
 
+CREDIT_MAX: Final = WHOLE_TURN
+"""How much of the time that has passed without it a tenant may make up for when it is back.
+
+A tenant leaves one place while its only sub-queue has its turn in another. Without this credit it
+would lose there what the others gain meanwhile: a weight of 3 came to a weight of 2.
+"""
+
 _SWEPT_FROM: Final = 16
 
 T = TypeVar("T", bound=Hashable)
@@ -70,7 +77,8 @@ class TenantTurns(Generic[T]):
 
     A tenant whose turn has begun has no other one until that ends. Only what is spent moves time
     on: a turn that comes to nothing costs nothing, and a tenant that had more than others is behind
-    them even after all were gone.
+    them even after all were gone. A tenant that is back has the turns that it missed, and at most a
+    whole turn's worth of them, however long it was away.
     """
 
     __slots__ = ("_due", "_now", "_numbers", "_sweep_from", "_tenants")
@@ -156,7 +164,7 @@ class TenantTurns(Generic[T]):
         return found
 
     def _push(self, found: TenantTurn[T]) -> None:
-        found.due_at = max(found.due_at, self._now)
+        found.due_at = max(found.due_at, self._now - CREDIT_MAX)
         found.is_queued = True
         heappush(self._due, self._numbered(found))
 
@@ -165,7 +173,9 @@ class TenantTurns(Generic[T]):
         return found.due_at, next(self._numbers), found
 
     def _is_as_new(self, found: TenantTurn[T]) -> bool:
-        return not found.things and not found.has_begun and found.due_at <= self._now
+        if found.things or found.has_begun:
+            return False
+        return found.due_at == self._now or found.due_at <= self._now - CREDIT_MAX
 
     def _forget(self, found: TenantTurn[T]) -> None:
         if self._is_as_new(found):
