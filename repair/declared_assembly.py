@@ -19,6 +19,7 @@ from mailmend.model.projections.family import Counts, Family
 from mailmend.model.projections.group import Group
 from mailmend.model.projections.partial_mirror import PartialMirror
 from mailmend.model.projections.projection import Mirror
+from mailmend.model.projections.truth_itself import TruthItself
 from mailmend.model.projections.valued import Bounds, Numbers, Valued
 from mailmend.model.projections.view_mirror import ViewMirror
 from mailmend.model.toml_places import TomlPath
@@ -56,6 +57,8 @@ def _of_whole_mirrors(misfits: Misfits, path: TomlPath, found: BoundByKind) -> l
         if not isinstance(mirror, PartialMirror):
             families.append(Family(mirror))
     if not families:
+        families = _without_mirror(found)
+    if not families:
         return []
     contents = found.get(CONTENT, ())
     if len(contents) > 1:
@@ -81,6 +84,14 @@ def _of_whole_mirrors(misfits: Misfits, path: TomlPath, found: BoundByKind) -> l
         else:
             families[at] = replace(families[at], filters=(*families[at].filters, filtered))
     return families
+
+
+def _without_mirror(found: BoundByKind) -> list[Family]:
+    """A family of the truth itself, where something other than copies follows from it."""
+    for kind in (FILTER, UNION, COUNT, MAX, MIN, CONTENT):
+        for projection in found.get(kind, ()):
+            return [Family(TruthItself.of(projection.truth))]
+    return []
 
 
 def _place_group(misfits: Misfits, path: TomlPath, group: Group, families: list[Family]) -> None:

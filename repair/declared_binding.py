@@ -110,10 +110,6 @@ class Binder:
             bound = self.projection(pair, projection)
             if bound is not None:
                 found.setdefault(projection.kind, []).append(bound)
-        if not declared.whole_mirrors and len(declared.copies) < len(declared.every):
-            header = f"[{TRUTH}.{toml_key(declared.table)}.{MIRROR}.TABLE]"
-            problem = f"the truth {declared.table} has no mirror, which leads to its rows"
-            self.note(path, problem, f"Declare a copy of its rows: {header}")
         if len(found.get(MIRROR, ())) < len(declared.mirrors):
             return ()
         return assembled(self.misfits, path, found)

@@ -23,8 +23,9 @@ def unseen_by(families: Sequence[Family], live: Schema) -> tuple[Unseen, ...]:
     """What a check of these families leaves unseen in the live keyspace."""
     found: dict[Unseen, None] = {}
     for family in families:
-        found.update(dict.fromkeys(_of_mirror(family.mirror)))
-        found.update(dict.fromkeys(_of_parts(family.mirror)))
+        for mirror in family.copies:
+            found.update(dict.fromkeys(_of_mirror(mirror)))
+            found.update(dict.fromkeys(_of_parts(mirror)))
         for projection in family.projections:
             found.update(dict.fromkeys(_of_key(projection)))
         groups: tuple[Group, ...] = (

@@ -352,7 +352,7 @@ class _Suspicious:
 
     def suspects(self, counts: Mapping[str, Counter[Verdict]]) -> DataFrame:
         """One row for each suspect; the truth is asked for the keys of its rows only where some place is wrong."""
-        wrong = _number(counts, (self.family.mirror, *self.family.filters))
+        wrong = _number(counts, (*self.family.copies, *self.family.filters))
         return self._suspects(keyed=bool(wrong))
 
     def numbers_behind(self, source: Source) -> dict[MailboxId, HighestNumbers]:
@@ -360,6 +360,8 @@ class _Suspicious:
 
         A staged scan began long ago: generators are read from their tables all the same.
         """
+        if not any(counts.generators for counts in self.family.counts):
+            return {}
         at_mirror, *_ = self.wrong
         unheld = native.mirror_only(self.family, at_mirror)
         return numbers_behind(replace(source, staging=None), self.family, self.truth, unheld)

@@ -81,7 +81,7 @@ A `filter` is a table of keys. A copy of some rows, with their cells, is a mirro
 when = { state = "open" }
 ```
 
-Filters, groups and contents need another mirror, which has all rows.
+Filters, groups and contents may stand next to a mirror, or alone.
 
 ## Computed columns
 
@@ -161,9 +161,9 @@ a row that was written after the scan began (less `--margin`) is left to the nex
 left while the mirror lacks one of its rows. Spark refuses such values by name: use `--engine
 local`.
 
-A truth with a filter, a group or a content needs a mirror too, which leads from a row to its truth.
-The key of a filter has the truth's partition key, or all columns of the key of a mirror. Groups
-share the first mirror's scan.
+Without a mirror the groups are partitions of the truth, and the key of a filter has the truth's
+partition key. With a mirror the key of a filter may have all columns of the mirror's key instead,
+and a group may be a partition of the mirror. Groups share the first mirror's scan.
 
 ## Materialised views
 

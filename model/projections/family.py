@@ -473,9 +473,16 @@ class Family:
         return self.mirror.truth
 
     @property
+    def copies(self) -> tuple[Mirror, ...]:
+        """The mirror, where it is a table of its own."""
+        if self.mirror.is_copy:
+            return (self.mirror,)
+        return ()
+
+    @property
     def projections(self) -> tuple[Projection, ...]:
         """Every projection, the mirror first."""
-        every: list[Projection] = [self.mirror, *self.filters, *self.unions, *self.counts]
+        every: list[Projection] = [*self.copies, *self.filters, *self.unions, *self.counts]
         every += [*self.numbers, *self.bounds]
         if self.content:
             every.append(self.content)

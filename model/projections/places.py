@@ -7,9 +7,12 @@ Placed = Mirror | Filter
 
 
 def places_of(family: Family) -> tuple[tuple[Placed, ...], ...]:
-    """The mirror first, then filters: one group for each set of key columns of the truth."""
+    """The mirror first, then filters: one group for each set of key columns of the truth.
+
+    A family of groups alone, without a mirror, has no places.
+    """
     together: dict[tuple[frozenset[str], str | None], list[Placed]] = {}
-    every: list[Placed] = [family.mirror, *family.filters]
+    every: list[Placed] = [*family.copies, *family.filters]
     for projection in every:
         key = (frozenset(projection.key_sources), _lone_source(projection))
         together.setdefault(key, []).append(projection)

@@ -237,6 +237,8 @@ class Mirror(Projection):
     """Each column of the truth that a server has, with the projection column that holds it."""
 
     verdicts: ClassVar = MIRROR_VERDICTS
+    is_copy: ClassVar[bool] = True
+    """Whether it is a table of its own, which follows from the truth."""
     when: ClassVar[None] = None
     """No condition: every truth row has a mirror row."""
 

@@ -106,12 +106,12 @@ class PlaceRows:
         return PlaceKind(len(self.truths), self.bits, mirrored is not None, self.fingerprint == mirrored, self.filters)
 
 
-def place_record(truth: TruthRecord, *, has_content: bool, elsewhere: Packed = ()) -> Record:
-    """The truth row at the mirror's place, or at another place that it demands."""
+def place_record(truth: TruthRecord, *, has_content: bool, at: Packed) -> Record:
+    """The truth row at a place that it demands."""
     bits = truth.bits
     if has_content:
         bits |= STANDS
-    return (elsewhere or truth.place, int(Tag.TRUTH), truth.truth, truth.fingerprint, bits)
+    return (at, int(Tag.TRUTH), truth.truth, truth.fingerprint, bits)
 
 
 def by_place(records: Iterable[Record]) -> dict[Packed, PlaceRows]:

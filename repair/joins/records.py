@@ -63,18 +63,17 @@ _AS_THEY_ARE = frozenset({int, str, bool, type(None)})
 class TruthRecord(NamedTuple):
     """What is kept of a truth row; the key of its content is the first field.
 
-    The key of a row that the truth row does not demand is the empty tuple: a part of it is null.
-    `elsewhere` has the keys of further places, for filters that are not keyed as the mirror is.
+    `places` has the mirror's key first, then the keys of filters that are not keyed as it is. The
+    key of a row that the truth row does not demand is the empty tuple: a part of it is null.
     """
 
     content: Packed
-    place: Packed
+    places: tuple[Packed, ...]
     truth: Packed
     fingerprint: bytes
     bits: int
     groups: tuple[Packed, ...]
     elements: tuple[tuple[Any, ...], ...]
-    elsewhere: tuple[Packed, ...] = ()
 
 
 def packing(names: Iterable[str]) -> Callable[[Row], Packed]:
@@ -150,7 +149,7 @@ class Forms:
         if family.content:
             self._pick_content = picks.pop()
         self._pick_groups = picks[len(placed) :]
-        self._pick_place, *self._pick_elsewhere = picks[: len(placed)]
+        self._pick_places = picks[: len(placed)]
         self._unions = [union.column for union in family.unions]
         self._bounds = family.bounds
         self._truth_mark = fingerprinting(mirror.compared, mirror.truth_names)
@@ -161,13 +160,12 @@ class Forms:
         packed = self._pack(row)
         return TruthRecord(
             self._pick_content(packed),
-            self._pick_place(packed),
+            tuple([pick(packed) for pick in self._pick_places]),
             self._pick_truth(packed),
             self._truth_mark(row),
             self._bits(row),
             tuple([pick(packed) for pick in self._pick_groups]),
             self._elements(row),
-            tuple([pick(packed) for pick in self._pick_elsewhere]),
         )
 
     def _elements(self, row: Row) -> tuple[tuple[Any, ...], ...]:

@@ -133,8 +133,7 @@ class _FamilyScan:
     name: str
     forms: Forms = field(init=False)
     contents: Spill = field(init=False)
-    places: Places = field(init=False)
-    elsewhere: list[Places] = field(init=False)
+    places: list[Places] = field(init=False)
     groups: Spill = field(init=False)
     sums: GroupSums = field(init=False)
     standing: set[Packed] | None = field(default_factory=set)
@@ -144,22 +143,18 @@ class _FamilyScan:
         self.forms = Forms(self.family, accept_torn=self.settings.policy.accept_torn)
         self.contents = self._spill("contents")
         self.groups = self._spill("groups")
-        joined = []
-        most = self.engine.places_max // len(self.forms.places)
+        self.places = []
         for number, kept in enumerate(self.forms.places):
-            joined.append(Places(self.forms, kept, self._spill(f"places-{number}"), most))
-        self.places, *self.elsewhere = joined
+            most = self.engine.places_max // len(self.forms.places)
+            self.places.append(Places(self.forms, kept, self._spill(f"places-{number}"), most))
         self.sums = GroupSums(self.forms)
 
     def run(self) -> None:
         family = self.family
         watch = self._watch()
-        self._keep(family.mirror, self._mirror_keeper(watch))
-        for kept, places in zip(self.forms.places, (self.places, *self.elsewhere), strict=True):
-            for number, projection in enumerate(kept.filters):
-                place_of = kept.place_of(projection)
-                tag = int(Tag.FILTER) + number
-                self._keep(projection, _filter_keeper(places, place_of, tag))
+        for mirror in family.copies:
+            self._keep(mirror, self._mirror_keeper(watch))
+        self._keep_filters()
         for number, group in enumerate(self.forms.groups):
             self._keep(group, self._group_keeper(group, number))
         if family.content:
@@ -174,11 +169,18 @@ class _FamilyScan:
         self.standing = None
         self.unnamed = set()
         self._keep_sums()
-        for places in (self.places, *self.elsewhere):
+        for places in self.places:
             for suspects, joined in places.parts():
                 self._found(suspects, joined)
         for part in self.groups.parts():
             self._found(group_suspects(self.forms, part), len(part))
+
+    def _keep_filters(self) -> None:
+        for kept, places in zip(self.forms.places, self.places, strict=True):
+            for number, projection in enumerate(kept.filters):
+                place_of = kept.place_of(projection)
+                tag = int(Tag.FILTER) + number
+                self._keep(projection, _filter_keeper(places, place_of, tag))
 
     def _read(self, table: Table, columns: tuple[str, ...], keep: Callable[[Row], None]) -> None:
         self.progress.stage(f"read {table.spelling}")
@@ -213,9 +215,10 @@ class _FamilyScan:
 
     def _mirror_keeper(self, watch: GeneratorWatch | None) -> Callable[[Row], None]:
         """A uid is in use also where only the mirror has it; a modseq that only the mirror has goes with a repair."""
+        at_mirror, *_ = self.places
 
         def keep(row: Row) -> None:
-            self.places.add(self._mirror_record(row))
+            at_mirror.add(self._mirror_record(row))
             if watch is not None:
                 watch.add(row["mailboxid"], row["uid"])
 
@@ -293,11 +296,9 @@ class _FamilyScan:
             self._found(content_suspects(content, truths.keys(), standing), len(part))
 
     def _place(self, truth: TruthRecord, *, has_content: bool) -> None:
-        if truth.place:
-            self.places.add(place_record(truth, has_content=has_content))
-        for places, key in zip(self.elsewhere, truth.elsewhere, strict=True):
+        for places, key in zip(self.places, truth.places, strict=True):
             if key:
-                places.add(place_record(truth, has_content=has_content, elsewhere=key))
+                places.add(place_record(truth, has_content=has_content, at=key))
         self.sums.count(truth, has_content=has_content)
         if self.sums.full:
             self._keep_sums()

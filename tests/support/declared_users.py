@@ -15,6 +15,12 @@ LEADS: Final = Table("leads", columns("team text", "id uuid"))
 TAGS: Final = Table("tags", columns("team text", regular="tags set<text>"))
 COUNTS: Final = Table("counts", columns("team text", regular="total counter, named counter"))
 PROJECTIONS: Final = (BY_EMAIL, BY_TEAM, BY_TAG, LEADS, TAGS, COUNTS)
+LEADS_ALONE: Final = """
+[truth.users.filter.leads]
+when = { name = "lead" }
+"""
+"""A filter whose truth has no mirror."""
+
 DECLARED: Final = """
 [truth.users.mirror.by_email]
 

@@ -8,6 +8,7 @@ from mailmend.model.keyspace import Schema
 from mailmend.model.projections.conditions import Either, Every, IsNull, OneOf
 from mailmend.model.projections.declaration_file import read_declaration
 from mailmend.model.projections.family import Family
+from mailmend.model.projections.truth_itself import TruthItself
 from mailmend.model.table import Table, columns
 from mailmend.repair.declared import DoesNotFit, declared_families
 
@@ -114,9 +115,21 @@ def test_what_does_not_fit_is_named(text: str, said: str) -> None:
     assert said in refused(text)
 
 
-def test_a_truth_without_mirror_is_refused() -> None:
-    declared = read_declaration(filtered("{}"), "shop.toml")
-    with pytest.raises(DoesNotFit, match="has no mirror, which leads to its rows"):
+def test_a_truth_without_mirror_leads_to_its_own_rows() -> None:
+    declared = read_declaration(filtered("{}") + "[truth.users.content.profiles]", "shop.toml")
+
+    (family,) = declared_families("shop", declared, LIVE)
+
+    assert isinstance(family.mirror, TruthItself)
+    assert [projection.name for projection in family.projections] == ["active", "profiles"]
+    assert [table.name for table in family.tables] == ["users", "active", "profiles"]
+    assert set(family.columns_read) == {"users", "active", "profiles"}
+
+
+def test_a_group_without_mirror_has_to_be_a_partition_of_its_truth() -> None:
+    declared = read_declaration("[truth.users.count.counts_of]\ncounters = { total = {} }", "shop.toml")
+
+    with pytest.raises(DoesNotFit, match="the rows of a group of counts_of are not kept together"):
         declared_families("shop", declared, LIVE)
 
 

@@ -164,9 +164,12 @@ class TestConditions:
         )
         assert mirror.writes_for(video(1, size=1), video(1, size=2), 7) == (Remove(BY_NAME, ("n", ONE), at=7),)
 
-    def test_groups_need_a_mirror_of_all_rows(self) -> None:
+    def test_a_filter_next_to_a_mirror_of_some_rows_goes_by_the_truth(self) -> None:
         text = "[truth.videos.mirror.by_name]\nwhen = { size = 1 }\n[truth.videos.filter.keys]\nwhen = {}\n"
-        assert "has no mirror, which leads to its rows" in str(refused(text))
+        of_truth, some = families(text)
+
+        assert [projection.name for projection in of_truth.projections] == ["keys"]
+        assert [projection.name for projection in some.projections] == ["by_name"]
 
 
 class TestMending:

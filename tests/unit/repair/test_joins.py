@@ -37,7 +37,8 @@ UNSEEN = int(Tag.FILTER) + [one.table.name for one in MESSAGES.filters].index(FI
 
 def truth_record(truth: Row, *, has_content: bool = True) -> tuple[Any, ...]:
     """A truth row as its place needs to know it."""
-    return place_record(FORMS.truth(truth), has_content=has_content)
+    found = FORMS.truth(truth)
+    return place_record(found, has_content=has_content, at=found.places[0])
 
 
 def at_one_place(  # noqa: PLR0917 - one for each thing that can be seen

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
+from uuid import UUID
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,6 +24,7 @@ from tests.support.random_declarations import (
     demanded,
     header,
     mirror,
+    plain,
     stray_of,
 )
 
@@ -187,6 +189,11 @@ def grouped_cases(draw: st.DrawFn) -> GroupedCase:
     key = plain_case.truth.key_names
     first = mirror(0, place, key, draw(st.lists(st.sampled_from(CELLS), unique=True)), alone=False)
     case = Case(plain_case.truth, (first,), plain_case.rows, plain_case.damage[:1])
+    stray = stray_of(first.table)[place.name]
+    if draw(st.booleans()):  # without a mirror, groups are partitions of the truth
+        place = plain("id")
+        case = Case(plain_case.truth, (), plain_case.rows, ())
+        stray = UUID(int=99)
     groups = draw(st.lists(st.sampled_from(range(5)), min_size=1, unique=True))
     chosen = [all_groups(place)[number] for number in groups]
     places = sorted({place.cell(row) for row in case.rows if place.cell(row) is not None}, key=str)
@@ -195,7 +202,7 @@ def grouped_cases(draw: st.DrawFn) -> GroupedCase:
         values: st.SearchStrategy[Any] = st.integers(0, 4) | st.none()
         if group.value == "tags":
             values = st.none() | st.frozensets(st.sampled_from("aAbBc"), min_size=1, max_size=2)
-        standing.append({at: draw(values) for at in [*places, stray_of(first.table)[place.name]]})
+        standing.append({at: draw(values) for at in [*places, stray]})
     return GroupedCase(case, place, chosen, standing)
 
 

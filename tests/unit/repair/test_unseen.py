@@ -24,7 +24,7 @@ TEXT = '[truth.users.mirror.by_email]\nleft_out = ["note"]'
         ("by_email", "a row of users without email has no row there"),
         ("users", "plan is a static column"),
         ("logins", "the file does not declare it"),
-        ("a_view", "it is a materialised view of users"),
+        ("a_view", "the file does not declare it"),
     ],
 )
 def test_what_is_not_looked_at_is_named(table: str, why: str) -> None:

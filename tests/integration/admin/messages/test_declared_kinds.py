@@ -20,6 +20,7 @@ from tests.support.declared_users import (
     COUNTS,
     DECLARED,
     LEADS,
+    LEADS_ALONE,
     PROJECTIONS,
     TAGS,
     USERS,
@@ -130,3 +131,15 @@ def test_spark_finds_the_same_damage(shop: DeclaredShop) -> None:
     assert shop.found("spark") == (0, {})
     damage(shop)
     assert shop.found("spark") == (1, FOUND)
+
+
+@pytest.mark.parametrize("engine", ["local", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.thorough])])
+def test_a_filter_without_a_mirror_is_mended(shop: DeclaredShop, engine: str) -> None:
+    shop.file.write_text(LEADS_ALONE)
+    assert shop.found(engine) == (0, {})
+    damage(shop)
+    assert shop.found(engine) == (1, {"leads": FOUND["leads"]})
+
+    assert shop.mend(engine)["fixed"] == FOUND["leads"]
+
+    assert shop.found("local") == (0, {})
