@@ -121,10 +121,12 @@ if TYPE_CHECKING:
     from mailmend.model.projections.conditions import Either as Either
     from mailmend.model.projections.conditions import Every as Every
     from mailmend.model.projections.conditions import IsNull as IsNull
+    from mailmend.model.projections.conditions import Not as Not
     from mailmend.model.projections.conditions import OneOf as OneOf
     from mailmend.model.projections.conditions import RowCondition as RowCondition
-    from mailmend.model.projections.declaration_file import BadDeclaration as BadDeclaration
+    from mailmend.model.projections.conditions import StartsWith as StartsWith
     from mailmend.model.projections.declaration_file import read_declaration as read_declaration
+    from mailmend.model.projections.declaration_nodes import BadDeclaration as BadDeclaration
     from mailmend.model.projections.declarations import Declaration as Declaration
     from mailmend.model.projections.family import Content as Content
     from mailmend.model.projections.family import Counts as Counts
@@ -286,10 +288,13 @@ _NAMES_IN: Final = {
         "Either",
         "Every",
         "IsNull",
+        "Not",
         "OneOf",
         "RowCondition",
+        "StartsWith",
     ),
-    "mailmend.model.projections.declaration_file": ("BadDeclaration", "read_declaration"),
+    "mailmend.model.projections.declaration_file": ("read_declaration",),
+    "mailmend.model.projections.declaration_nodes": ("BadDeclaration",),
     "mailmend.model.projections.declarations": ("Declaration",),
     "mailmend.model.projections.family": (
         "Content",

@@ -271,6 +271,34 @@ class FieldCell(Transform):
         return f"field_of({self.source}, {self.field})"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinedCell(Transform):
+    """The texts of a collection as one text; null where it has no elements.
+
+    Attributes:
+        of_set: whether the source is a set, whose elements are in the order of their UTF-8 bytes,
+            as the server has them; the elements of a list keep their order.
+        separator: what is between two elements.
+    """
+
+    of_set: bool
+    separator: str = ""
+
+    def of(self, cell: Any) -> Any:
+        if not cell:
+            return None
+        texts = cell
+        if self.of_set:
+            texts = sorted(cell, key=str.encode)
+        return self.separator.join(texts)
+
+    @property
+    def said(self) -> str:
+        if self.separator:
+            return f"joined_of({self.source}, {self.separator!r})"
+        return f"joined_of({self.source})"
+
+
 class ElementPart(Enum):
     """The part of an element of a collection."""
 

@@ -17,6 +17,7 @@ from mailmend.model.projections.declared_transforms import (
     DIGITS,
     FIELD_OF,
     FORM,
+    JOINED_OF,
     JSON_OF,
     LOWER,
     DeclaredTransform,
@@ -29,6 +30,7 @@ from mailmend.model.transforms import (
     ConstantCell,
     FieldCell,
     HashBucket,
+    JoinedCell,
     JsonCell,
     LowerCase,
     SameCell,
@@ -55,6 +57,7 @@ _TIME_RESULTS: Final = ("timestamp", "date", "text", "ascii", "varchar", "bigint
 _ORDER: Final = ("timeuuid", *_TIME_RESULTS, "smallint", "tinyint", "uuid")
 """The order in which types are listed."""
 
+_JOINED: Final = ("set<text>", "list<text>", "frozen<set<text>>", "frozen<list<text>>")
 _HASHED: Final = TEXT_TYPES | _RANGES.keys() | {"uuid", "timeuuid"}
 
 
@@ -94,7 +97,7 @@ def bound_transform(
     default = None
     if declared.default is not None:
         default = _constant(declared.default, own)
-    source = _source(str(declared.of), truth)
+    source = _source(declared, truth)
     asked = _Asked(declared, own, source, live, _Known(source.name, kind, default))
     return _MAKERS[declared.rule](asked)
 
@@ -183,6 +186,13 @@ class _Asked:
         self.gives({fields[name]}, f"{user_type.spelling}.{spelling}")
         return FieldCell(**self.known._asdict(), field=name)
 
+    def joined(self) -> Transform:
+        self.takes(_JOINED)
+        self.gives(("text",))
+        of_set = "set<" in self.source_type
+        separator = str(self.declared.part or "")
+        return JoinedCell(**self.known._asdict(), of_set=of_set, separator=separator)
+
 
 _MAKERS: Final[Mapping[str, Callable[[_Asked], Transform]]] = {
     COLUMN_ITSELF: _Asked.same,
@@ -191,6 +201,7 @@ _MAKERS: Final[Mapping[str, Callable[[_Asked], Transform]]] = {
     CRC32_OF: _Asked.crc32,
     JSON_OF: _Asked.json,
     FIELD_OF: _Asked.field,
+    JOINED_OF: _Asked.joined,
 }
 
 
@@ -201,15 +212,18 @@ def _time_results(unit: TimeUnit) -> list[str]:
     return list(_TIME_RESULTS)
 
 
-def _source(spelling: str, truth: Table) -> Column:
+def _source(declared: DeclaredTransform, truth: Table) -> Column:
+    spelling = str(declared.of)
     if name_of(spelling) not in truth:
         mend = names_instead(spelling, [column.spelling for column in truth.columns])
         raise WrongUse(f"{truth.spelling} has no column {spelling}", mend=mend)
     column = truth.column(name_of(spelling))
-    if column.kind is Kind.STATIC or column.is_collection:
+    is_refused = column.is_collection and declared.rule != JOINED_OF
+    if column.kind is Kind.STATIC or is_refused:
         shown = f"{truth.spelling}.{column.spelling}"
         problem = f"{shown} computes nothing: it is static, or a collection of several cells"
-        raise WrongUse(problem, mend="Name a column that is one cell of the row.")
+        mend = f"Name a column that is one cell of the row. Texts of a set or list: {JOINED_OF}."
+        raise WrongUse(problem, mend=mend)
     return column
 
 

@@ -1,13 +1,25 @@
 """Declared conditions bound to a truth, and what of a declaration does not fit. Pure."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from mailmend.model.names import name_of
-from mailmend.model.projections.conditions import Either, Every, IsNull, OneOf, RowCondition
+from mailmend.model.projections.conditions import (
+    Either,
+    Every,
+    IsNull,
+    Not,
+    OneOf,
+    RowCondition,
+    StartsWith,
+)
 from mailmend.model.projections.declarations import DeclaredCondition, DeclaredTest
-from mailmend.model.table import Kind, Table
+from mailmend.model.projections.toml_values import Constant
+from mailmend.model.table import Column, Kind, Table
 from mailmend.model.texts import names_instead
 from mailmend.model.toml_places import TomlPath
+from mailmend.model.transforms import TEXT_TYPES
+from mailmend.model.values import CellConstant
 from mailmend.repair.declared_computing import CONSTANTS_OF, constant_of
 
 
@@ -53,35 +65,70 @@ def bound_condition(
         place = path
         if len(declared.alternatives) > 1:
             place = (*path, number)
-        parts = [_test(misfits, (*place, test.column), test, truth) for test in tests]
+        parts: list[RowCondition] = []
+        for test in tests:
+            parts += _parts(misfits, (*place, test.column), test, truth)
         alternatives.append(_all_of(tuple(parts)))
     if len(alternatives) == 1:
         return alternatives[0]
     return Either(tuple(alternatives))
 
 
-def _test(misfits: Misfits, path: TomlPath, declared: DeclaredTest, truth: Table) -> RowCondition:
+def _parts(
+    misfits: Misfits,
+    path: TomlPath,
+    declared: DeclaredTest,
+    truth: Table,
+) -> Iterator[RowCondition]:
+    """What has to hold for the test of a column; nothing where the column does not fit."""
     name = name_of(declared.column)
     misfits.check_column(path, declared.column, truth)
     if name not in truth:
-        return Every(())
+        return
     column = truth.column(name)
     shown = f"{truth.spelling}.{declared.column}"
     if column.kind is Kind.STATIC or column.is_collection:
         problem = f"{shown} decides nothing: it is static, or a collection of several cells"
         misfits.note(path, problem, "Test a column that is one cell of the row.")
-        return Every(())
+        return
+    if (declared.starts or declared.starts_not) and column.type not in TEXT_TYPES:
+        problem = f"{shown} is of type {column.type}, and only a text has a beginning"
+        misfits.note(path, problem, f"Write {_constants_of(column)}.")
+        return
+    if declared.values:
+        yield OneOf(name, _constants(misfits, path, column, shown, declared.values))
+    if declared.excluded:
+        yield Not(OneOf(name, _constants(misfits, path, column, shown, declared.excluded)))
+    if declared.starts:
+        yield StartsWith(name, declared.starts)
+    if declared.starts_not:
+        yield Not(StartsWith(name, declared.starts_not))
     if declared.null is not None:
-        return IsNull(name, declared.null)
+        yield IsNull(name, declared.null)
+
+
+def _constants(
+    misfits: Misfits,
+    path: TomlPath,
+    column: Column,
+    shown: str,
+    declared: Iterable[Constant],
+) -> tuple[CellConstant, ...]:
+    """The constants as values of the column; one that is not a value of it is noted."""
     values = []
-    for value in declared.values:
+    for value in declared:
         constant = constant_of(column.type, value)
         if constant is None:
-            mend = f"Write {CONSTANTS_OF.get(column.type, 'a test for null: no constants')}."
-            misfits.note(path, f"{value!r} is not a value of {shown} ({column.type})", mend)
+            problem = f"{value!r} is not a value of {shown} ({column.type})"
+            misfits.note(path, problem, f"Write {_constants_of(column)}.")
         else:
             values.append(constant)
-    return OneOf(name, tuple(values))
+    return tuple(values)
+
+
+def _constants_of(column: Column) -> str:
+    """How a constant of the column is written."""
+    return CONSTANTS_OF.get(column.type, "a test for null: no constants")
 
 
 def _all_of(parts: tuple[RowCondition, ...]) -> RowCondition:

@@ -26,8 +26,10 @@ from mailmend.model.projections.conditions import (
     Either,
     Every,
     IsNull,
+    Not,
     OneOf,
     RowCondition,
+    StartsWith,
 )
 from mailmend.model.projections.family import Content, Counts, Family, Filter, Union
 from mailmend.model.projections.group import Group
@@ -105,7 +107,7 @@ def bits_of(expressions: Iterable[Expression]) -> Expression:
     return total
 
 
-def holding(condition: RowCondition) -> Expression:
+def holding(condition: RowCondition) -> Expression:  # noqa: PLR0911 - one for each kind
     """Whether a condition holds, never null; must equal its `holds`. UUIDs are text here."""
     match condition:
         case Condition(column, value):
@@ -115,6 +117,11 @@ def holding(condition: RowCondition) -> Expression:
             return sf.coalesce(cell_of(column).isin(constants), _literal(value=False))
         case IsNull(column, value):
             return cell_of(column).isNull() == value
+        case StartsWith(column, beginnings):
+            starts = [cell_of(column).startswith(beginning) for beginning in beginnings]
+            return sf.coalesce(reduce(or_, starts), _literal(value=False))
+        case Not(part):
+            return ~holding(part)
         case Every(parts):
             return reduce(and_, map(holding, parts), _literal(value=True))
         case Either(parts):

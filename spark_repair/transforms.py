@@ -20,6 +20,7 @@ from mailmend.model.transforms import (
     ElementCell,
     FieldCell,
     HashBucket,
+    JoinedCell,
     JsonCell,
     LowerCase,
     SameCell,
@@ -82,6 +83,11 @@ def _of(transform: Transform, cell: Expression) -> Expression:
             return number.cast(_SPARK_TYPES[transform.type])
         case FieldCell(field=field):
             return cell.getField(field)
+        case JoinedCell(of_set=of_set, separator=separator):
+            texts = cell
+            if of_set:
+                texts = sf.sort_array(cell)
+            return sf.when(sf.size(cell) > 0, sf.array_join(texts, separator))
         case _:
             raise NotImplementedError(type(transform).__name__)
 

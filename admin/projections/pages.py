@@ -69,10 +69,27 @@ counters = { total = {}, open = [{ state = "active" }, { state = { null = true }
 ```
 
 A condition is a table: each of its tests must hold. A test is a constant (text, whole number,
-boolean), a list of constants of which one must be equal, or `{ null = true }`. Null is never equal
-to a constant. In a list of tables, all tests of at least one table must hold. Types of tested
-columns: boolean, tinyint, smallint, int, bigint, text, ascii, uuid, timeuuid; `null` tests every
-column that is one cell.
+boolean), a list of constants of which one must be equal, or a table of keys. In a list of tables,
+all tests of at least one table must hold. Types of tested columns: boolean, tinyint, smallint, int,
+bigint, text, ascii, uuid, timeuuid; `null` tests every column that is one cell.
+
+| key of a test | it holds where |
+|---|---|
+| `not = "x"`, `not = ["x", "y"]` | the column is not equal to any of the constants |
+| `starts = "a"`, `starts = ["a", "b"]` | the text begins with one of the texts |
+| `starts_not = "-"`, `starts_not = ["-", "$"]` | the text does not begin with any of the texts |
+| `null = true`, `null = false` | the column is null; the column is not null |
+
+Null is never equal to a constant, so `not = "x"` holds for null. Null has no beginning, so `starts`
+does not hold for null and `starts_not` does. Add `null = false` to leave out rows with null. A test
+may have several keys, which must all hold; `null = true` has no other key next to it. Only columns
+of the types text and ascii have a beginning. A beginning is not a pattern: `%`, `*` and `.` are
+characters like all others, and upper and lower case differ.
+
+```toml
+[truth.grants.mirror.grants_of_people]
+when = { person = { not = ["anyone", "owner"], starts_not = ["-", "$"] } }
+```
 
 A `filter` is a table of keys. A copy of some rows, with their cells, is a mirror with a condition:
 
@@ -91,6 +108,9 @@ computed = { day = { day_of = "created_at" }, slice = { crc32_of = "order_id", b
 
 [truth.orders.mirror.orders_by_mail]
 computed = { mail = { lower = "email", default = "unknown" }, source = { constant = "shop" } }
+
+[truth.grants.mirror.grants_by_person]
+computed = { rights = { joined_of = "rights", default = "" } }
 ```
 
 A column of a projection, also one of its key, may be computed from one column of the truth. The
@@ -106,6 +126,13 @@ is its beginning, a `text` the beginning of its ISO form (`2024-05-01T13`, `2024
 numbers (their decimal digits) and UUIDs (36 characters in lower case). What `json_of` finds is a
 text, a whole number, true or false; else it is null. Spark computes everything but `json_of`: with
 it, use `--engine local`.
+
+`joined_of` takes a set or a list of texts, frozen or not, and gives a `text`. A set's elements are
+in the order of their UTF-8 bytes, as the server has them; a list keeps its order. `separator` is
+the text between two elements; without it the elements follow each other directly. Null and a
+collection without elements give null, or the default. The joined text has the time of the
+collection's newest element, and lives as long as the element that expires last. Where elements
+expire at different times, the text is wrong from the first of them on, until a later check.
 
 ## A row for each element
 

@@ -18,10 +18,10 @@ from mailmend.cql.introspect import live_schema
 from mailmend.model.errors import ExitCode, WrongUse
 from mailmend.model.projections.declaration_file import (
     FILE_CHARACTERS_MAX,
-    BadDeclaration,
     DeclarationFile,
     read_file,
 )
+from mailmend.model.projections.declaration_nodes import BadDeclaration
 from mailmend.model.projections.declarations import (
     CONTENT,
     COUNT,

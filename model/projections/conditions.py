@@ -86,6 +86,43 @@ class IsNull(RowCondition):
 
 
 @dataclass(frozen=True, slots=True)
+class StartsWith(RowCondition):
+    """A column having a text that begins with one of some texts; null has no beginning."""
+
+    column: str
+    beginnings: tuple[str, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (self.column,)
+
+    def holds(self, row: Row) -> bool:
+        cell = row.get(self.column)
+        return cell is not None and cell.startswith(self.beginnings)
+
+    def said(self, truth: Table) -> str:
+        shown = " or ".join(self.beginnings)
+        return f"{truth.column(self.column).spelling} starts with {shown}"
+
+
+@dataclass(frozen=True, slots=True)
+class Not(RowCondition):
+    """A condition that does not hold: null is not one of some values, so it is taken."""
+
+    part: RowCondition
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.part.columns
+
+    def holds(self, row: Row) -> bool:
+        return not self.part.holds(row)
+
+    def said(self, truth: Table) -> str:
+        return f"not ({self.part.said(truth)})"
+
+
+@dataclass(frozen=True, slots=True)
 class Every(RowCondition):
     """All of some conditions; without any it always holds."""
 

@@ -7,12 +7,11 @@ that one error tells all places. Nothing in a file is evaluated.
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from mailmend.model.errors import WrongUse
-from mailmend.model.file_forms import BadFile, FileForm
+from mailmend.model.file_forms import FileForm
 from mailmend.model.names import name_of, spelled
 from mailmend.model.projections.declaration_form import (
     BOUNDS_FORMS,
@@ -22,10 +21,12 @@ from mailmend.model.projections.declaration_form import (
     FILE_FORM,
     FILTER_FORM,
     MIRROR_FORM,
+    TEST_FORM,
     TRUTH_FORM,
     UNION_FORM,
     VIEW_FORM,
 )
+from mailmend.model.projections.declaration_nodes import Node, Source
 from mailmend.model.projections.declarations import (
     COLUMN,
     COLUMNS,
@@ -42,6 +43,8 @@ from mailmend.model.projections.declarations import (
     MAX,
     MIN,
     MIRROR,
+    NOT,
+    NULL,
     RENAMED,
     TEST_MEND,
     UNION,
@@ -70,7 +73,7 @@ from mailmend.model.projections.declared_transforms import (
     WORDS,
     DeclaredTransform,
 )
-from mailmend.model.projections.toml_values import Constant, cql_name
+from mailmend.model.projections.toml_values import Constant
 from mailmend.model.texts import Place, names_instead, place_of
 from mailmend.model.toml_places import TomlPath, offset_at, toml_offsets
 
@@ -85,35 +88,6 @@ UNREAD: Final = "unread"
 COUNTERS_MEND: Final = "Write it like { total = {}, unseen = { seen = false } }."
 
 _PLACE: Final = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
-
-
-class BadDeclaration(BadFile):
-    """A file of projections that cannot be used."""
-
-
-@dataclass(slots=True)
-class _Source:
-    """A file that is being read, and the first error of each place so far."""
-
-    file: str
-    text: str
-    offsets: Mapping[TomlPath, int] = field(default_factory=dict)
-    refused: dict[int, BadDeclaration] = field(default_factory=dict)
-
-    def error(self, offset: int, problem: str, mend: str = "") -> BadDeclaration:
-        return BadDeclaration(self.file, place_of(self.text, offset), problem, mend=mend)
-
-    def note(self, path: TomlPath, problem: str, mend: str) -> None:
-        offset = offset_at(self.offsets, path)
-        self.refused.setdefault(offset, self.error(offset, problem, mend))
-
-    def finish(self) -> None:
-        """Raise what was refused."""
-        errors = [self.refused[offset] for offset in sorted(self.refused)]
-        if len(errors) == 1:
-            raise errors[0]
-        if errors:
-            raise BadDeclaration(self.file, errors[0].place, errors[0].problem, refused=errors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +131,8 @@ def read_file(text: str, file: str) -> DeclarationFile:
     Raises:
         BadDeclaration: it is not TOML, or not a declaration.
     """
-    source = _Source(file, text)
-    top = _Node(source, (), _parsed(source))
+    source = Source(file, text)
+    top = Node(source, (), _parsed(source))
     truths: tuple[DeclaredTruth, ...] = ()
     for part in top.parts(FILE_FORM).values():
         truths = tuple(part.each("truth", _truth))
@@ -182,7 +156,7 @@ def _canonical(path: TomlPath) -> TomlPath:
     return tuple(steps)
 
 
-def _parsed(source: _Source) -> Mapping[str, Any]:
+def _parsed(source: Source) -> Mapping[str, Any]:
     if len(source.text) > FILE_CHARACTERS_MAX:
         mend = f"A file of projections has at most {FILE_CHARACTERS_MAX:,} characters."
         raise source.error(0, "the file is too large", mend)
@@ -211,75 +185,7 @@ def _offset_of(text: str, found: re.Match[str]) -> int:
     return min(len(text), begin + int(found[2]) - 1)
 
 
-@dataclass(frozen=True, slots=True)
-class _Node:
-    """A value of the file at its path."""
-
-    source: _Source
-    path: TomlPath
-    value: Any
-
-    @property
-    def name(self) -> str:
-        """The key under which it is written."""
-        return str(self.path[-1])
-
-    def note(self, problem: str, mend: str = "") -> None:
-        """Refuse the file for this, and read on."""
-        self.source.note(self.path, problem, mend)
-
-    def below(self, what: str, mend: str) -> "Iterator[_Node]":
-        """The entries of a table."""
-        if not isinstance(self.value, dict):
-            self.note(f"{what} is not a table", mend)
-            return
-        for name, value in self.value.items():
-            yield _Node(self.source, (*self.path, name), value)
-
-    def parts(self, form: FileForm) -> "Mapping[str, _Node]":
-        """The entries of a table that may have no others than the parts of a form."""
-        found = {}
-        known = form.names
-        for node in self.below(form.what, f"Write a table with: {', '.join(known)}."):
-            if node.name in known:
-                found[node.name] = node
-            else:
-                mend = names_instead(node.name, known, "It may have")
-                node.note(f"{form.what} has no {node.name!r}", mend)
-        return found
-
-    def each(self, kind: str, read: "Callable[[_Node], T | None]") -> Iterator[T]:
-        """What is read of the tables below it, each under its name."""
-        for node in self.below(kind, f"Write a table like [{'.'.join(map(str, self.path))}.NAME]."):
-            value = read(node)
-            if value is not None:
-                yield value
-
-    def items(self, problem: str, mend: str) -> "Iterator[_Node]":
-        """The items of a list."""
-        if not isinstance(self.value, list):
-            self.note(problem, mend)
-            return
-        for number, value in enumerate(self.value):
-            yield _Node(self.source, (*self.path, number), value)
-
-    def made(self, make: Callable[[], T]) -> T | None:
-        """What a maker of values makes; what it refuses is noted here."""
-        try:
-            return make()
-        except WrongUse as error:
-            self.note(error.what, error.mend)
-            return None
-
-    def cql_name(self, text: Any, what: str) -> str | None:
-        """A name of CQL; what is not a name is noted here."""
-        if not isinstance(text, str):
-            self.note(f"a {what} is a text", f'Write it between quotes: "{text}".')
-            return None
-        return self.made(lambda: cql_name(text, what))
-
-
-def _truth(node: _Node) -> DeclaredTruth | None:
+def _truth(node: Node) -> DeclaredTruth | None:
     table = node.cql_name(node.name, "table name")
     parts = node.parts(TRUTH_FORM)
     mirrors = tuple(_each(parts, MIRROR, _mirror))
@@ -298,13 +204,13 @@ def _truth(node: _Node) -> DeclaredTruth | None:
     return node.made(lambda: DeclaredTruth(table, mirrors, filters, *groups, **copies))
 
 
-def _each(parts: Mapping[str, _Node], kind: str, read: Callable[[_Node], T | None]) -> Iterator[T]:
+def _each(parts: Mapping[str, Node], kind: str, read: Callable[[Node], T | None]) -> Iterator[T]:
     """The projections of a kind."""
     if kind in parts:
         yield from parts[kind].each(kind, read)
 
 
-def _mirror(node: _Node) -> DeclaredMirror | None:
+def _mirror(node: Node) -> DeclaredMirror | None:
     table, parts = _begun(node, MIRROR_FORM)
     renamed = _renamed(parts)
     computed = _computed(parts)
@@ -313,7 +219,7 @@ def _mirror(node: _Node) -> DeclaredMirror | None:
     return node.made(lambda: DeclaredMirror(table, renamed, left_out, computed=computed, when=when))
 
 
-def _explode(node: _Node) -> DeclaredExplode | None:
+def _explode(node: Node) -> DeclaredExplode | None:
     table, parts = _begun(node, EXPLODE_FORM)
     renamed = _renamed(parts)
     computed = _computed(parts)
@@ -340,19 +246,19 @@ def _explode(node: _Node) -> DeclaredExplode | None:
     )
 
 
-def _when(parts: Mapping[str, _Node]) -> DeclaredCondition:
+def _when(parts: Mapping[str, Node]) -> DeclaredCondition:
     if WHEN not in parts:
         return EVERY_ROW
     return _condition(parts[WHEN])
 
 
-def _left_out(parts: Mapping[str, _Node]) -> tuple[str, ...]:
+def _left_out(parts: Mapping[str, Node]) -> tuple[str, ...]:
     if LEFT_OUT not in parts:
         return ()
     return tuple(_names(parts[LEFT_OUT]))
 
 
-def _filter(node: _Node) -> DeclaredFilter | None:
+def _filter(node: Node) -> DeclaredFilter | None:
     table, parts = _begun(node, FILTER_FORM)
     renamed = _renamed(parts)
     computed = _computed(parts)
@@ -360,7 +266,7 @@ def _filter(node: _Node) -> DeclaredFilter | None:
     return node.made(lambda: DeclaredFilter(table, renamed, computed=computed, when=when))
 
 
-def _union(node: _Node) -> DeclaredUnion | None:
+def _union(node: Node) -> DeclaredUnion | None:
     table, parts = _begun(node, UNION_FORM)
     renamed = _renamed(parts)
     computed = _computed(parts)
@@ -370,7 +276,7 @@ def _union(node: _Node) -> DeclaredUnion | None:
     return node.made(lambda: DeclaredUnion(table, renamed, computed=computed, column=column))
 
 
-def _count(node: _Node) -> DeclaredCount | None:
+def _count(node: Node) -> DeclaredCount | None:
     table, parts = _begun(node, COUNT_FORM)
     renamed = _renamed(parts)
     computed = _computed(parts)
@@ -390,11 +296,11 @@ def _count(node: _Node) -> DeclaredCount | None:
 BoundsKind = TypeVar("BoundsKind", bound=DeclaredBounds)
 
 
-def _bounds(kind: type[BoundsKind]) -> Callable[[_Node], BoundsKind | None]:
+def _bounds(kind: type[BoundsKind]) -> Callable[[Node], BoundsKind | None]:
     return partial(_bounds_of, kind)
 
 
-def _bounds_of(kind: type[BoundsKind], node: _Node) -> BoundsKind | None:
+def _bounds_of(kind: type[BoundsKind], node: Node) -> BoundsKind | None:
     table, parts = _begun(node, BOUNDS_FORMS[kind.kind])
     renamed = _renamed(parts)
     computed = _computed(parts)
@@ -404,18 +310,18 @@ def _bounds_of(kind: type[BoundsKind], node: _Node) -> BoundsKind | None:
     return node.made(lambda: kind(table, renamed, computed=computed, columns=columns))
 
 
-def _content(node: _Node) -> DeclaredContent | None:
+def _content(node: Node) -> DeclaredContent | None:
     table, parts = _begun(node, CONTENT_FORM)
     renamed = _renamed(parts)
     return node.made(lambda: DeclaredContent(table, renamed))
 
 
-def _view(node: _Node) -> DeclaredView | None:
+def _view(node: Node) -> DeclaredView | None:
     table, _ = _begun(node, VIEW_FORM)
     return node.made(lambda: DeclaredView(table))
 
 
-def _begun(node: _Node, form: FileForm) -> tuple[str, Mapping[str, _Node]]:
+def _begun(node: Node, form: FileForm) -> tuple[str, Mapping[str, Node]]:
     """The name of a projection's table, and its parts; a required part that is missing is noted."""
     parts = node.parts(form)
     for name in form.required:
@@ -425,11 +331,11 @@ def _begun(node: _Node, form: FileForm) -> tuple[str, Mapping[str, _Node]]:
     return node.cql_name(node.name, "table name") or UNREAD, parts
 
 
-def _renamed(parts: Mapping[str, _Node]) -> tuple[tuple[str, str], ...]:
+def _renamed(parts: Mapping[str, Node]) -> tuple[tuple[str, str], ...]:
     return _column_pairs(parts, RENAMED)
 
 
-def _column_pairs(parts: Mapping[str, _Node], part: str) -> tuple[tuple[str, str], ...]:
+def _column_pairs(parts: Mapping[str, Node], part: str) -> tuple[tuple[str, str], ...]:
     """Columns of the projection, each with a column of the truth."""
     pairs = []
     if part in parts:
@@ -442,7 +348,7 @@ def _column_pairs(parts: Mapping[str, _Node], part: str) -> tuple[tuple[str, str
     return tuple(pairs)
 
 
-def _computed(parts: Mapping[str, _Node]) -> tuple[tuple[str, DeclaredTransform], ...]:
+def _computed(parts: Mapping[str, Node]) -> tuple[tuple[str, DeclaredTransform], ...]:
     pairs = []
     if COMPUTED in parts:
         for pair in parts[COMPUTED].below(COMPUTED, COMPUTED_MEND):
@@ -453,7 +359,7 @@ def _computed(parts: Mapping[str, _Node]) -> tuple[tuple[str, DeclaredTransform]
     return tuple(pairs)
 
 
-def _transform(node: _Node) -> DeclaredTransform | None:
+def _transform(node: Node) -> DeclaredTransform | None:
     """What a column is computed by: one word of the list, what it needs, and a default."""
     parts = {part.name: part for part in node.below("a transform", COMPUTED_MEND)}
     words = [word for word in parts if word in RULE_OF]
@@ -481,14 +387,14 @@ def _transform(node: _Node) -> DeclaredTransform | None:
     return node.made(lambda: DeclaredTransform(rule.word, values[rule.word], needed, default))
 
 
-def _names(node: _Node) -> Iterator[str]:
+def _names(node: Node) -> Iterator[str]:
     for item in node.items(f"{node.name} is a list of columns", 'Write it like ["note", "size"].'):
         name = item.cql_name(item.value, "column name")
         if name is not None:
             yield name
 
 
-def _condition(node: _Node) -> DeclaredCondition:
+def _condition(node: Node) -> DeclaredCondition:
     """A condition; of one that is refused, what could be read."""
     if isinstance(node.value, list):
         alternatives = [tuple(_tests(item)) for item in node.items("", "")]
@@ -498,7 +404,7 @@ def _condition(node: _Node) -> DeclaredCondition:
     return made or EVERY_ROW
 
 
-def _tests(node: _Node) -> Iterator[DeclaredTest]:
+def _tests(node: Node) -> Iterator[DeclaredTest]:
     for test in node.below("a condition", TEST_MEND):
         column = test.cql_name(test.name, "column name")
         made = None
@@ -508,10 +414,10 @@ def _tests(node: _Node) -> Iterator[DeclaredTest]:
             yield made
 
 
-def _test(node: _Node, column: str) -> DeclaredTest | None:
+def _test(node: Node, column: str) -> DeclaredTest | None:
     match node.value:
-        case {"null": bool(null), **rest} if not rest:
-            return DeclaredTest(column, null=null)
+        case dict(keys) if keys:
+            return _keyed_test(node, column)
         case list():
             values = tuple(_constants(node))
             return node.made(lambda: DeclaredTest(column, values))
@@ -523,7 +429,51 @@ def _test(node: _Node, column: str) -> DeclaredTest | None:
             return None
 
 
-def _constants(node: _Node) -> Iterator[Constant]:
+def _keyed_test(node: Node, column: str) -> DeclaredTest | None:
+    """The test of a table of keys; None where a key is refused."""
+    parts = node.parts(TEST_FORM)
+    attributes = {part.name: part.attribute or part.name for part in TEST_FORM.parts}
+    found: dict[str, Any] = {}
+    for key, part in parts.items():
+        if key == NULL:
+            found[key] = _null(part)
+        else:
+            found[attributes[key]] = _one_or_more(part)
+    if None in found.values() or len(parts) < len(node.value):
+        return None
+    return node.made(lambda: DeclaredTest(column, **found))
+
+
+def _null(node: Node) -> bool | None:
+    if isinstance(node.value, bool):
+        return node.value
+    node.note(f"{NULL} is neither true nor false", f"Write {{ {NULL} = true }}.")
+    return None
+
+
+def _one_or_more(node: Node) -> tuple[Constant, ...] | None:
+    """The constants of a key, which may be one without a list; None where one is refused."""
+    key = node.name
+    kinds: tuple[type, ...] = (str,)
+    wanted = "a text"
+    if key == NOT:
+        kinds = (bool, int, str)
+        wanted = "a text, a whole number or a boolean"
+    mend = f'Write {{ {key} = "one" }} or {{ {key} = ["one", "other"] }}.'
+    values = node.value
+    if not isinstance(values, list):
+        values = [values]
+    if not values:
+        node.note(f"{key} has an empty list", mend)
+    for value in values:
+        if not isinstance(value, kinds):
+            node.note(f"a value of {key} is not {wanted}: {value!r}", mend)
+    if not values or not all(isinstance(value, kinds) for value in values):
+        return None
+    return tuple(values)
+
+
+def _constants(node: Node) -> Iterator[Constant]:
     for item in node.items("", TEST_MEND):
         if isinstance(item.value, bool | int | str):
             yield item.value

@@ -33,8 +33,11 @@ from mailmend.model.projections.declarations import (
     MAX,
     MIN,
     MIRROR,
+    NOT,
     NULL,
     RENAMED,
+    STARTS,
+    STARTS_NOT,
     TRUTH,
     UNION,
     VALUE,
@@ -51,6 +54,7 @@ from mailmend.model.projections.declared_transforms import (
     FORM,
     PATH,
     RULES,
+    SEPARATOR,
 )
 
 _NAME_PATTERN: Final = r'[A-Za-z][A-Za-z0-9_]*|"(?:[^"]|"")+"'
@@ -64,10 +68,39 @@ NAME: Final = Scalar(
 """A name as CQL spells it. Without double quotes its case has no effect."""
 
 CONDITION: Final = "condition"
+TEST: Final = "test"
 _CONSTANT: Final[JsonSchema] = {"type": ["boolean", "integer", "string"]}
 _CONSTANTS: Final[JsonSchema] = {**list_schema(_CONSTANT), "minItems": 1, "uniqueItems": True}
-_NULL_TEST: Final[JsonSchema] = {**object_schema({NULL: {"type": "boolean"}}), "required": [NULL]}
-_TEST: Final[JsonSchema] = {"anyOf": [_CONSTANT, _CONSTANTS, _NULL_TEST]}
+_BEGINNING: Final[JsonSchema] = {"type": "string", "minLength": 1}
+_BEGINNINGS: Final[JsonSchema] = {**list_schema(_BEGINNING), "minItems": 1, "uniqueItems": True}
+TEST_FORM: Final = FileForm(
+    what="a test",
+    parts=(
+        FilePart(
+            NOT,
+            {"anyOf": [_CONSTANT, _CONSTANTS]},
+            "A constant, or several, to which the column is not equal.",
+            attribute="excluded",
+        ),
+        FilePart(
+            STARTS,
+            {"anyOf": [_BEGINNING, _BEGINNINGS]},
+            "A text, or several: the text of the column begins with one of them.",
+        ),
+        FilePart(
+            STARTS_NOT,
+            {"anyOf": [_BEGINNING, _BEGINNINGS]},
+            "A text, or several: the text of the column begins with none of them.",
+        ),
+        FilePart(
+            NULL,
+            {"type": "boolean"},
+            "Whether the column is null. `true` has no other key next to it.",
+        ),
+    ),
+    meaning="What a column has to be, as a table in a condition. All of its keys have to hold.",
+)
+_TEST: Final[JsonSchema] = {"anyOf": [_CONSTANT, _CONSTANTS, defined(TEST)]}
 _TESTS: Final = by_name(_TEST, NAME)
 _CONDITION: Final[JsonSchema] = {"anyOf": [_TESTS, {**list_schema(_TESTS), "minItems": 1}]}
 
@@ -83,6 +116,7 @@ _PARTS: Final[Mapping[str, JsonSchema]] = {
     FIELD: NAME.schema,
     DEFAULT: _CONSTANT,
     FORM: {"const": DIGITS},
+    SEPARATOR: {"type": "string"},
 }
 TRANSFORM: Final = "transform"
 
@@ -236,14 +270,17 @@ FORMS: Final[Mapping[str, FileForm]] = {
     **BOUNDS_FORMS,
     CONTENT: CONTENT_FORM,
     VIEW: VIEW_FORM,
+    TEST: TEST_FORM,
 }
-"""The forms of the tables of a file, by the words in their headers."""
+"""The forms of the tables of a file, by the words in their headers; a test has no header."""
 
 
 def declaration_schema() -> JsonSchema:
     """The JSON schema of a file of projections as TOML reads it, of draft 2020-12."""
     forms: dict[str, JsonSchema] = {word: form.schema for word, form in FORMS.items()}
     forms[TRUTH] = {**forms[TRUTH], "minProperties": 1}
+    null_alone = {"anyOf": [{"properties": {NULL: {"const": False}}}, {"maxProperties": 1}]}
+    forms[TEST] = {**forms[TEST], "minProperties": 1, **null_alone}
     forms[TRANSFORM] = described("What a column is computed by.", _transforms())
     forms[CONDITION] = described("All tests of a table hold, or all of one in a list.", _CONDITION)
     return {

@@ -39,6 +39,9 @@ VALUE: Final = "value"
 COUNTERS: Final = "counters"
 COLUMNS: Final = "columns"
 NULL: Final = "null"
+NOT: Final = "not"
+STARTS: Final = "starts"
+STARTS_NOT: Final = "starts_not"
 EXAMPLE: Final = f"Write a table like [{TRUTH}.users.{MIRROR}.users_by_email]."
 
 
@@ -52,36 +55,66 @@ def _no_name_twice(names: Iterable[str], among: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class DeclaredTest:
-    """What a column has to be: one of some values, or null, or not null.
+    """What a column has to be: one of some values; or what the keys of a table say, all of them.
 
     Attributes:
-        null: whether it has to be null; None where values are given.
+        excluded: values to which it is not equal; null is never equal to a value.
+        starts: texts; its text begins with one of them, and null begins with no text.
+        starts_not: texts; its text begins with none of them.
+        null: whether it has to be null; None: it may be.
     """
 
     column: str
     values: tuple[Constant, ...] = ()
     null: bool | None = None
+    excluded: tuple[Constant, ...] = field(default=(), kw_only=True)
+    starts: tuple[str, ...] = field(default=(), kw_only=True)
+    starts_not: tuple[str, ...] = field(default=(), kw_only=True)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "column", cql_name(self.column, "column name"))
-        if bool(self.values) is (self.null is not None):
-            what = f"the test of {self.column} has neither values nor null, or both"
+        keys = [key for key, _ in self._pairs()]
+        if bool(self.values) is bool(keys):
+            what = f"the test of {self.column} has neither values nor keys, or both"
             raise WrongUse(what, mend=TEST_MEND)
-        if len({(type(value), value) for value in self.values}) < len(self.values):
-            raise WrongUse(f"a value of {self.column} occurs twice", mend="Write it once.")
+        if self.null and len(keys) > 1:
+            what = f"the test of {self.column} has {NULL} = true with other keys"
+            raise WrongUse(what, mend=f"Write {{ {NULL} = true }} alone, or {NULL} = false.")
+        for values in (self.values, self.excluded, self.starts, self.starts_not):
+            if len({(type(value), value) for value in values}) < len(values):
+                raise WrongUse(f"a value of {self.column} occurs twice", mend="Write it once.")
+        if "" in (*self.starts, *self.starts_not):
+            what = f"the test of {self.column} has an empty beginning, which every text has"
+            raise WrongUse(what, mend=f"Leave it out; {{ {NULL} = false }} takes every text.")
 
     @property
     def text(self) -> str:
         """As TOML writes it behind the column."""
+        if self.values:
+            return _one_or_more(self.values)
+        return toml_pairs(self._pairs())
+
+    def _pairs(self) -> Iterator[tuple[str, str]]:
+        """The keys of its table, with what TOML writes there."""
+        values = (self.excluded, self.starts, self.starts_not)
+        for key, listed in zip((NOT, STARTS, STARTS_NOT), values, strict=True):
+            if listed:
+                yield key, _one_or_more(listed)
         if self.null is not None:
-            return toml_pairs([(NULL, toml_constant(self.null))])
-        texts = [toml_constant(value) for value in self.values]
-        if len(texts) == 1:
-            return texts[0]
-        return f"[{', '.join(texts)}]"
+            yield NULL, toml_constant(self.null)
 
 
-TEST_MEND: Final = 'Write column = "value", column = ["one", "other"], or column = { null = true }.'
+def _one_or_more(values: Iterable[Constant]) -> str:
+    texts = [toml_constant(value) for value in values]
+    if len(texts) == 1:
+        return texts[0]
+    return f"[{', '.join(texts)}]"
+
+
+TEST_MEND: Final = (
+    'Write column = "value", column = ["one", "other"], or a table of '
+    f"{NOT}, {STARTS}, {STARTS_NOT} and {NULL}, like column = {{ {NULL} = true }}."
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,11 +18,13 @@ YEAR_OF: Final = "year_of"
 CRC32_OF: Final = "crc32_of"
 JSON_OF: Final = "json_of"
 FIELD_OF: Final = "field_of"
+JOINED_OF: Final = "joined_of"
 BUCKETS: Final = "buckets"
 PATH: Final = "path"
 FIELD: Final = "field"
 FORM: Final = "form"
 DIGITS: Final = "digits"
+SEPARATOR: Final = "separator"
 DEFAULT: Final = "default"
 
 BUCKETS_MAX: Final = 2**31
@@ -59,6 +61,7 @@ RULES: Final = (
     TransformRule(CRC32_OF, BUCKETS, "CRC-32 of the column's text in UTF-8, modulo `buckets`."),
     TransformRule(JSON_OF, PATH, "What is under the dotted keys of `path` in a JSON text."),
     TransformRule(FIELD_OF, FIELD, "The field of that name of a user type."),
+    TransformRule(JOINED_OF, "", "The texts of a set or list, joined to one text.", SEPARATOR),
 )
 """The closed list of transforms."""
 
@@ -112,6 +115,9 @@ class DeclaredTransform:
             case "hour_of" | "day_of" | "month_of" | "year_of", part if part not in (None, DIGITS):
                 mend = f'Write {FORM} = "{DIGITS}", or leave it out.'
                 raise WrongUse(f"{FORM} is no form of a time: {part!r}", mend=mend)
+            case "joined_of", int(separator):
+                mend = f'Write {SEPARATOR} = ",", or leave it out.'
+                raise WrongUse(f"{SEPARATOR} is not a text: {separator!r}", mend=mend)
             case "field_of", _:
                 object.__setattr__(self, "part", _column(FIELD, self.part))
             case _:

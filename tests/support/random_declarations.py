@@ -79,6 +79,10 @@ def month(row: Row) -> str | None:
     return f"{at:%Y-%m}"
 
 
+def joined(row: Row) -> str | None:
+    return "+".join(sorted(row["tags"])) or None
+
+
 PLACES: Final = (
     plain("team"),
     plain("size"),
@@ -86,6 +90,7 @@ PLACES: Final = (
     Source("known", "text", '{ column = "team", default = "none" }', lambda row: row["team"] or "none"),
     Source("month", "text", '{ month_of = "at" }', month),
     Source("region", "text", '{ constant = "eu" }', lambda _: "eu"),
+    Source("joined", "text", '{ joined_of = "tags", separator = "+" }', joined),
 )
 
 
@@ -180,6 +185,9 @@ CONDITIONS: Final[Mapping[str, Callable[[Row], bool]]] = {
     "{ open = true }": lambda row: row["open"] is True,
     "{ size = { null = true } }": lambda row: row["size"] is None,
     '{ team = ["a", "B"] }': lambda row: row["team"] in ("a", "B"),
+    '{ team = { not = ["a", "B"] } }': lambda row: row["team"] in (None, "A"),
+    '{ team = { starts_not = "a" }, size = { not = 1 } }': lambda row: row["team"] != "a" and row["size"] != 1,
+    '{ team = { starts = ["A", "b"] } }': lambda row: row["team"] == "A",
     "[{ size = 1 }, { open = false }]": lambda row: row["size"] == 1 or row["open"] is False,
 }
 

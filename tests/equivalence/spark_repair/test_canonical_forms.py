@@ -29,7 +29,16 @@ from pyspark.sql.types import (
 )
 
 from mailmend.model.catalog.mail import FAMILIES, IMAP_UID, MESSAGE_ID, MESSAGES
-from mailmend.model.projections.conditions import Condition, Either, Every, IsNull, OneOf, RowCondition
+from mailmend.model.projections.conditions import (
+    Condition,
+    Either,
+    Every,
+    IsNull,
+    Not,
+    OneOf,
+    RowCondition,
+    StartsWith,
+)
 from mailmend.model.projections.family import Family
 from mailmend.model.projections.projection import Mirror
 from mailmend.model.table import Column, Row, Table, canonical_value, rows_agree
@@ -331,6 +340,9 @@ _ATOMS = _FEW(
         OneOf("size", (0, 1)),
         OneOf("open", (False,)),
         OneOf("owner", (_OWNER,)),
+        StartsWith("state", ("a",)),
+        StartsWith("state", ("A", "%", "_", ".", "\\")),
+        StartsWith("state", ("a%", "a_", "a.", "$", "^", "é")),
         IsNull("state"),
         IsNull("owner", value=False),
         Condition("open", value=False),
@@ -340,7 +352,8 @@ _ATOMS = _FEW(
 _CONDITIONS: st.SearchStrategy[RowCondition] = st.recursive(
     _ATOMS,
     lambda inner: (
-        st.builds(Every, st.lists(inner, max_size=3).map(tuple))
+        st.builds(Not, inner)
+        | st.builds(Every, st.lists(inner, max_size=3).map(tuple))
         | st.builds(Either, st.lists(inner, max_size=3).map(tuple))
     ),
     max_leaves=5,
@@ -350,9 +363,10 @@ _CONDITIONS: st.SearchStrategy[RowCondition] = st.recursive(
 def test_a_condition_holds_in_both_or_in_neither(spark: SparkSession) -> None:
     # Given
     conditions = drawn(_CONDITIONS, 40)
-    row = {"id": st.just(1), "owner": st.none() | st.just(_OWNER) | st.uuids()}
-    for name, kind in (("state", "text"), ("size", "int"), ("open", "boolean")):
+    row: dict[str, st.SearchStrategy[Any]] = {"id": st.just(1), "owner": st.none() | st.just(_OWNER) | st.uuids()}
+    for name, kind in (("size", "int"), ("open", "boolean")):
         row[name] = _CELLS[kind]
+    row["state"] = st.one_of(_CELLS["text"], st.text("aAé%_.^$\\", max_size=3))
     rows = drawn(st.fixed_dictionaries(row), share(200))
 
     # When

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql.types import (
+    ArrayType,
     DataType,
     IntegerType,
     LongType,
@@ -28,6 +29,7 @@ from mailmend.model.transforms import (
     ElementCell,
     FieldCell,
     HashBucket,
+    JoinedCell,
     JsonCell,
     LowerCase,
     SameCell,
@@ -59,6 +61,8 @@ KINDS: dict[str, DataType] = {
     "instant": TimestampType(),
     "born": StringType(),
     "address": ADDRESS,
+    "rights": ArrayType(StringType()),
+    "steps": ArrayType(StringType()),
 }
 INSTANTS = (
     st.datetimes()
@@ -75,6 +79,9 @@ def born_at(ticks: int) -> UUID:
     return UUID(fields=(low, middle, ticks >> 48 | 0x1000, 0x80, 0, 1))
 
 
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=3) | st.sampled_from(
+    ["", "a", "Z", "é", "\ue000", "\uffee", "\U0001f600", "\U00010000", "+"]
+)
 ROWS = st.fixed_dictionaries(
     {
         "letters": st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=8),
@@ -83,6 +90,8 @@ ROWS = st.fixed_dictionaries(
         "born": st.none() | TIMES.map(born_at),
         "address": st.none()
         | st.fixed_dictionaries({"city": st.none() | st.text(st.just("a")), "zip": st.none() | st.integers(0, 9)}),
+        "rights": st.none() | st.frozensets(TEXTS, max_size=6),
+        "steps": st.none() | st.lists(TEXTS, max_size=4).map(tuple),
     }
 )
 RESULTS = ["timestamp", "date", "text", "bigint", "int"]
@@ -113,12 +122,18 @@ TRANSFORMS: list[Transform] = [
     ConstantCell(source=None, type="text", value="eu.`west`"),
     ConstantCell(source=None, type="boolean", value=True),
     ConstantCell(source=None, type="smallint", value=3),
+    JoinedCell(source="rights", type="text", of_set=True),
+    JoinedCell(source="rights", type="text", of_set=True, separator="%$", default=""),
+    JoinedCell(source="steps", type="text", of_set=False, separator="+"),
+    JoinedCell(source="steps", type="text", of_set=False, default="none"),
 ]
 
 
 def for_spark(value: Any) -> Any:
     if isinstance(value, UUID):
         return str(value)
+    if isinstance(value, frozenset):
+        return list(value)
     return value
 
 

@@ -5,17 +5,17 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from mailmend.model.errors import WrongUse
 from mailmend.model.names import spelled
 from mailmend.model.projections.declaration_file import (
     FILE_CHARACTERS_MAX,
-    BadDeclaration,
     read_declaration,
     read_file,
 )
+from mailmend.model.projections.declaration_nodes import BadDeclaration
 from mailmend.model.projections.declarations import (
     Declaration,
     DeclaredCondition,
@@ -31,7 +31,7 @@ from mailmend.model.projections.declarations import (
     DeclaredTruth,
     DeclaredUnion,
 )
-from mailmend.model.projections.declared_transforms import BUCKETS_MAX, DeclaredTransform
+from mailmend.model.projections.declared_transforms import BUCKETS_MAX, WORDS, DeclaredTransform
 
 SHOP = """\
 [truth.users.mirror.users_by_email]
@@ -65,15 +65,25 @@ def test_the_canonical_text_is_stable() -> None:
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
 CONSTANTS = st.booleans() | st.integers() | TEXTS
+LISTED = st.lists(CONSTANTS, max_size=3, unique_by=lambda value: (type(value), value)).map(tuple)
+BEGINNINGS = st.lists(TEXTS.filter(bool), max_size=2, unique=True).map(tuple)
 
 
 @st.composite
 def declared_tests(draw: st.DrawFn) -> DeclaredTest:
     column = draw(NAMES)
-    if draw(st.booleans()):
-        return DeclaredTest(column, null=draw(st.booleans()))
-    values = draw(st.lists(CONSTANTS, min_size=1, max_size=3, unique_by=lambda value: (type(value), value)))
-    return DeclaredTest(column, tuple(values))
+    values = draw(LISTED)
+    match draw(st.sampled_from(["values", "null", "keys"])):
+        case "values":
+            return DeclaredTest(column, values or ("one",))
+        case "null":
+            return DeclaredTest(column, null=draw(st.booleans()))
+        case _:
+            starts = draw(BEGINNINGS)
+            starts_not = draw(BEGINNINGS)
+            null = draw(st.sampled_from([None, False]))
+            assume(values or starts or starts_not or null is False)
+            return DeclaredTest(column, null=null, excluded=values, starts=starts, starts_not=starts_not)
 
 
 CONDITIONS = st.lists(
@@ -89,7 +99,7 @@ KEYS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="."),
 @st.composite
 def transforms(draw: st.DrawFn) -> DeclaredTransform:  # noqa: PLR0911 - one for each kind
     default = draw(st.none() | CONSTANTS)
-    match draw(st.sampled_from(["constant", "column", "lower", "month_of", "crc32_of", "json_of", "field_of"])):
+    match draw(st.sampled_from(WORDS)):
         case "constant":
             return DeclaredTransform("constant", draw(CONSTANTS))
         case "column":
@@ -103,6 +113,8 @@ def transforms(draw: st.DrawFn) -> DeclaredTransform:  # noqa: PLR0911 - one for
             return DeclaredTransform("month_of", draw(NAMES), draw(st.sampled_from([None, "digits"])), default)
         case "field_of":
             return DeclaredTransform("field_of", draw(NAMES), draw(NAMES), default)
+        case "joined_of":
+            return DeclaredTransform("joined_of", draw(NAMES), draw(st.none() | TEXTS), default)
         case word:
             return DeclaredTransform(word, draw(NAMES), None, default)
 
@@ -160,6 +172,31 @@ def test_the_text_of_a_declaration_reads_back_as_the_same_value(declaration: Dec
     assert read_declaration(declaration.text, "run") == declaration
 
 
+@pytest.mark.parametrize(
+    "when",
+    [
+        '{ c = { not = "x" } }',
+        '{ c = { not = ["x", 1, true] } }',
+        '{ c = { not = ["anyone", "owner"], starts_not = ["-", "$"] } }',
+        '{ c = { not = "x", starts = "a", starts_not = ["ab", "ac"], null = false } }',
+        '[{ c = { starts = "a" } }, { c = { null = true } }]',
+    ],
+)
+def test_a_test_of_keys_has_one_text(when: str) -> None:
+    text = f"{TEST}{when}\n"
+
+    assert read_declaration(text).text == text
+
+
+def test_a_key_takes_one_constant_or_a_list_of_one() -> None:
+    assert read_declaration(TEST + "{ c = { not = ['x'] } }") == read_declaration(TEST + "{ c = { not = 'x' } }")
+
+
+def test_values_and_keys_do_not_go_together() -> None:
+    with pytest.raises(WrongUse, match="neither values nor keys, or both"):
+        DeclaredTest("c", ("x",), excluded=("y",))
+
+
 def test_a_plain_name_has_no_case() -> None:
     assert DeclaredMirror("Users_By_Email") == DeclaredMirror("users_by_email")
 
@@ -170,6 +207,7 @@ def test_a_quoted_name_keeps_its_case() -> None:
 
 
 COMPUTED = "[truth.users.mirror.x]\ncomputed = "
+TEST = "[truth.a.filter.b]\nwhen = "
 
 
 @pytest.mark.parametrize(
@@ -209,6 +247,14 @@ COMPUTED = "[truth.users.mirror.x]\ncomputed = "
         (COMPUTED + "{ a = { json_of = 'b', path = '.c' } }", 2, 14, "path has no keys: '.c'", "customer.city"),
         (COMPUTED + "{ a = { day_of = 'b', form = 'iso' } }", 2, 14, "form is no form of a time: 'iso'", '"digits"'),
         (COMPUTED + "{ a = { lower = 'b', form = 'digits' } }", 2, 33, "lower has no 'form'", "It may have: default"),
+        (
+            COMPUTED + "{ a = { joined_of = 'b', separator = 1 } }",
+            2,
+            14,
+            "separator is not a text: 1",
+            'separator = ","',
+        ),
+        (COMPUTED + "{ a = { joined_of = 'b', path = 'c' } }", 2, 37, "joined_of has no 'path'", "separator, default"),
         (COMPUTED + "{ a = { column = 'b' } }", 2, 14, "a column is computed by nothing", "Name a default"),
         (
             COMPUTED + "{ a = { constant = 1, default = 2 } }",
@@ -234,8 +280,22 @@ COMPUTED = "[truth.users.mirror.x]\ncomputed = "
         ("[truth.a.filter.b]\nwhen = 1", 2, 1, "a condition is not a table", 'column = "value"'),
         ("[truth.a.filter.b]\nwhen = { c = 1.5 }", 2, 10, "c is compared with neither a text", 'column = "value"'),
         ("[truth.a.filter.b]\nwhen = { c = [1, 1] }", 2, 10, "a value of c occurs twice", "Write it once."),
-        ("[truth.a.filter.b]\nwhen = { c = [] }", 2, 10, "has neither values nor null", "null = true"),
-        ("[truth.a.filter.b]\nwhen = [{ c = { nul = true } }]", 2, 11, "c is compared with neither", "null = true"),
+        ("[truth.a.filter.b]\nwhen = { c = [] }", 2, 10, "has neither values nor keys", "null = true"),
+        ("[truth.a.filter.b]\nwhen = { c = {} }", 2, 10, "c is compared with neither", "null = true"),
+        ("[truth.a.filter.b]\nwhen = [{ c = { nul = true } }]", 2, 17, "a test has no 'nul'", "'null'"),
+        (TEST + "{ c = { nt = 1 } }", 2, 16, "a test has no 'nt'", "'not'"),
+        (TEST + "{ c = { null = 1 } }", 2, 16, "null is neither true nor false", "{ null = true }"),
+        (TEST + "{ c = { not = [] } }", 2, 16, "not has an empty list", '{ not = "one" }'),
+        (TEST + "{ c = { not = [1, 1] } }", 2, 10, "a value of c occurs twice", "Write it once."),
+        (TEST + "{ c = { not = 1.5 } }", 2, 16, "a value of not is not a text, a whole number", '["one", "other"]'),
+        (TEST + "{ c = { not = [true, [1]] } }", 2, 16, "or a boolean: [1]", '["one", "other"]'),
+        (TEST + "{ c = { starts = [] } }", 2, 16, "starts has an empty list", '{ starts = "one" }'),
+        (TEST + "{ c = { starts = 1 } }", 2, 16, "a value of starts is not a text: 1", '["one", "other"]'),
+        (TEST + "{ c = { starts = ['d', true] } }", 2, 16, "a value of starts is not a text: True", '"one"'),
+        (TEST + "{ c = { starts = '' } }", 2, 10, "the test of c has an empty beginning", "{ null = false }"),
+        (TEST + "{ c = { starts_not = ['d', ''] } }", 2, 10, "the test of c has an empty beginning", "Leave it out"),
+        (TEST + "{ c = { starts_not = ['d', 'd'] } }", 2, 10, "a value of c occurs twice", "Write it once."),
+        (TEST + "{ c = { null = true, not = 'd' } }", 2, 10, "has null = true with other keys", "null = false"),
         ("[truth.a.filter.b]\nwhen = []", 2, 1, "a condition without alternatives", "null = true"),
         ("[truth.a.union.b]\ncolumn = 1", 2, 1, "a column name is a text", '"1"'),
         ("[truth.a.max.b]\ncolumns = {}", 1, 14, "b has no columns of a max", "last_seen"),

@@ -1,5 +1,6 @@
 """Transforms in Python: what each gives, and the names of computed columns."""
 
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta, timezone
 from typing import Any
 from uuid import UUID
@@ -13,6 +14,7 @@ from mailmend.model.transforms import (
     ConstantCell,
     FieldCell,
     HashBucket,
+    JoinedCell,
     JsonCell,
     LowerCase,
     SameCell,
@@ -127,6 +129,38 @@ def test_a_field_of_a_user_type_is_its_value() -> None:
     assert FieldCell(source="address", type="text", field="city").cell({"address": {"city": "Ulm"}}) == "Ulm"
 
 
+RIGHTS = JoinedCell(source="rights", type="text", of_set=True)
+STEPS = JoinedCell(source="steps", type="text", of_set=False, separator=", ")
+
+
+@pytest.mark.parametrize(
+    ("rule", "cell", "expected"),
+    [
+        (RIGHTS, frozenset("rle"), "elr"),
+        (RIGHTS, frozenset(["\U0001f600", "\uffee", "é", "z", "Z", ""]), "Zzé\uffee\U0001f600"),
+        (RIGHTS, frozenset([""]), ""),
+        (RIGHTS, frozenset(), None),
+        (STEPS, ("b", "a", "b"), "b, a, b"),
+        (STEPS, ("",), ""),
+        (STEPS, (), None),
+    ],
+)
+def test_the_texts_of_a_collection_are_joined(rule: JoinedCell, cell: Any, expected: str | None) -> None:
+    assert rule.of(cell) == expected
+
+
+@pytest.mark.parametrize("cell", [None, frozenset()])
+def test_a_default_stands_for_a_collection_without_elements(cell: Any) -> None:
+    assert RIGHTS.cell({"rights": cell}) is None
+    assert replace(RIGHTS, default="").cell({"rights": cell}) == ""
+
+
+@given(st.frozensets(st.text(st.characters(exclude_categories=["Cs"]), max_size=3)))
+def test_a_joined_set_is_in_the_order_of_its_bytes(texts: frozenset[str]) -> None:
+    joined = (RIGHTS.of(texts) or "").encode()
+    assert joined == b"".join(sorted(text.encode() for text in texts))
+
+
 DIFFERENT = [
     ConstantCell(source=None, type="text", value="1"),
     ConstantCell(source=None, type="int", value=1),
@@ -146,6 +180,12 @@ DIFFERENT = [
     JsonCell(source="name", type="text", path=("a", "b")),
     JsonCell(source="name", type="text", path=("a b",)),
     FieldCell(source="name", type="text", field="a"),
+    JoinedCell(source="name", type="text", of_set=True),
+    JoinedCell(source="name", type="text", of_set=True, default="a"),
+    JoinedCell(source="name", type="text", of_set=True, separator="a"),
+    JoinedCell(source="name", type="text", of_set=True, separator="a) or b"),
+    JoinedCell(source="name", type="text", of_set=True, separator="a", default="b)"),
+    JoinedCell(source="name", type="text", of_set=True, separator="'"),
 ]
 
 

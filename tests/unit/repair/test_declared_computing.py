@@ -22,7 +22,8 @@ EVENTS = Table(
     "events",
     columns(
         "id uuid",
-        regular="at timestamp, email text, doc text, address frozen<address>, place address, tags set<text>",
+        regular="at timestamp, email text, doc text, address frozen<address>, place address, tags set<text>, "
+        "codes frozen<set<text>>, steps list<text>, sizes set<int>",
     ),
 )
 BY_DAY = Table(
@@ -67,6 +68,10 @@ def computed_as(rule: str, own: str = "mail") -> Misfit:
         ("{ constant = 3 }", "3 is not a value of mail (text)", "Write a text."),
         ('{ lower = "email", default = 3 }', "3 is not a value of mail (text)", "Write a text."),
         ('{ lower = "tags" }', "events.tags computes nothing", "one cell of the row"),
+        ('{ joined_of = "email" }', "email is of type text, and joined_of needs another one", "set<text>, list<text>"),
+        ('{ joined_of = "sizes" }', "sizes is of type set<int>, and joined_of needs another one", "list<text>"),
+        ('{ joined_of = "tgs" }', "events has no column tgs", "Did you mean 'tags'?"),
+        ('{ joined_of = "tags", default = 3 }', "3 is not a value of mail (text)", "Write a text."),
         ('{ field_of = "place", field = "city" }', "which is no frozen user type", "Types: address."),
         ('{ field_of = "address", field = "town" }', "address has no field town", "city"),
         ('{ field_of = "address", field = "zip" }', "mail is of type text, and address.zip", "int"),
@@ -77,6 +82,12 @@ def test_what_does_not_fit_is_named_with_a_mend(rule: str, problem: str, mend: s
     misfit = computed_as(rule)
     assert problem in misfit.problem
     assert mend in misfit.mend
+
+
+def test_joined_texts_are_a_text() -> None:
+    misfit = refused(HEADER + COMPUTED.replace('{ crc32_of = "id", buckets = 4 }', '{ joined_of = "tags" }'))
+    assert misfit.problem == "bucket is of type int, and the result of joined_of needs another one"
+    assert misfit.mend == "It takes: text."
 
 
 def test_an_hour_is_no_date() -> None:
@@ -112,8 +123,7 @@ class Events:
 
     def event(self, number: int, **cells: Any) -> Row:
         """A row of the truth; its UUID is its number."""
-        row = {**dict.fromkeys(EVENTS.names), "id": UUID(int=number), "at": NOON, **cells}
-        row["tags"] = frozenset()
+        row = {**dict.fromkeys(EVENTS.names), "id": UUID(int=number), "at": NOON, "tags": frozenset(), **cells}
         self.shop.put(EVENTS, row)
         return row
 
@@ -164,6 +174,39 @@ def test_a_cell_that_differs_from_its_transform_is_amended_and_taken_back() -> N
     events.shop.undo(run)
     ((found, _, _),) = events.shop.rows(BY_DAY, key_of(row))
     assert found["mail"] == "Ann@X"
+
+
+@pytest.mark.parametrize(
+    ("rule", "cells", "joined"),
+    [
+        ('{ joined_of = "tags" }', {"tags": frozenset(["b", "a", "é"])}, "abé"),
+        ('{ joined_of = "tags" }', {"tags": frozenset()}, None),
+        ('{ joined_of = "tags", default = "" }', {"tags": frozenset()}, ""),
+        ('{ joined_of = "codes", separator = "," }', {"codes": frozenset("ba")}, "a,b"),
+        ('{ joined_of = "steps", separator = ", " }', {"steps": ("b", "a", "b")}, "b, a, b"),
+    ],
+)
+def test_a_joined_collection_is_found_mended_and_taken_back(
+    rule: str, cells: dict[str, Any], joined: str | None
+) -> None:
+    # Given
+    events = Events(HEADER + COMPUTED.replace('{ lower = "email", default = "none" }', rule))
+    shop = events.shop
+    events.event(1, **cells)
+    row = copy_of(1, mail="wrong")
+    shop.put(BY_DAY, row)
+    assert {found.verdict for found in shop.check().values()} == {Verdict.AMEND}
+
+    # When
+    run = shop.repair()
+
+    # Then
+    assert shop.check() == {}
+    ((found, _, _),) = shop.rows(BY_DAY, key_of(row))
+    assert found["mail"] == joined
+    shop.undo(run)
+    ((found, _, _),) = shop.rows(BY_DAY, key_of(row))
+    assert found["mail"] == "wrong"
 
 
 def test_a_row_under_the_wrong_day_is_withdrawn() -> None:

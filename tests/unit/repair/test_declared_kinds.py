@@ -5,7 +5,7 @@ from uuid import UUID
 import pytest
 
 from mailmend.model.keyspace import Schema
-from mailmend.model.projections.conditions import Either, Every, IsNull, OneOf
+from mailmend.model.projections.conditions import Either, Every, IsNull, Not, OneOf, StartsWith
 from mailmend.model.projections.declaration_file import read_declaration
 from mailmend.model.projections.family import Family
 from mailmend.model.projections.truth_itself import TruthItself
@@ -50,6 +50,21 @@ def filtered(when: str) -> str:
         ("{ open = true, size = 3 }", Every((OneOf("open", (True,)), OneOf("size", (3,))))),
         ('[{ state = "a" }, { size = 3 }]', Either((OneOf("state", ("a",)), OneOf("size", (3,))))),
         (f'{{ owner = "{ONE}" }}', OneOf("owner", (ONE,))),
+        ('{ state = { not = "a" } }', Not(OneOf("state", ("a",)))),
+        (f'{{ owner = {{ not = ["{ONE}"] }} }}', Not(OneOf("owner", (ONE,)))),
+        ('{ state = { starts = "a" } }', StartsWith("state", ("a",))),
+        ('{ state = { starts_not = ["-", "$"] } }', Not(StartsWith("state", ("-", "$")))),
+        (
+            '{ state = { not = ["a", "b"], starts_not = "-", null = false }, size = 3 }',
+            Every(
+                (
+                    Not(OneOf("state", ("a", "b"))),
+                    Not(StartsWith("state", ("-",))),
+                    IsNull("state", value=False),
+                    OneOf("size", (3,)),
+                )
+            ),
+        ),
         ("{}", Every(())),
     ],
 )
@@ -94,6 +109,15 @@ def test_groups_and_contents_are_with_the_first_mirror() -> None:
         (filtered('{ owner = "x" }'), "'x' is not a value of users.owner (uuid)"),
         (filtered("{ rate = 1 }"), "1 is not a value of users.rate (double)"),
         (filtered("{ tags = { null = true } }"), "users.tags decides nothing"),
+        (filtered("{ state = { not = 1 } }"), "1 is not a value of users.state (text)\n  Write a text."),
+        (
+            filtered('{ size = { starts = "1" } }'),
+            "users.size is of type int, and only a text has a beginning\n  Write a whole number",
+        ),
+        (
+            filtered('{ rate = { starts_not = "1" } }'),
+            "users.rate is of type double, and only a text has a beginning\n  Write a test for null",
+        ),
         ("[truth.users.filter.states]\nwhen = {}", "no key of states leads to a row of its truth"),
         (
             "[truth.users.filter.profiles]\nwhen = {}",

@@ -10,7 +10,8 @@ import pytest
 from mailmend.cql.row_statements import Operation
 from mailmend.model.keyspace import Schema, View
 from mailmend.model.operations import Change, Put, Seen
-from mailmend.model.projections.declaration_file import BadDeclaration, read_declaration
+from mailmend.model.projections.declaration_file import read_declaration
+from mailmend.model.projections.declaration_nodes import BadDeclaration
 from mailmend.model.projections.family import Family
 from mailmend.model.projections.findings import Finding, RepairPolicy
 from mailmend.model.projections.verdicts import Reason, Verdict, Why

@@ -8,8 +8,9 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from mailmend.admin.projections import pages
-from mailmend.model.projections.declaration_file import BadDeclaration, read_declaration
+from mailmend.model.projections.declaration_file import read_declaration
 from mailmend.model.projections.declaration_form import FORMS, declaration_schema
+from mailmend.model.projections.declaration_nodes import BadDeclaration
 
 VALIDATOR = Draft202012Validator(declaration_schema())
 
@@ -69,6 +70,22 @@ def test_the_schema_is_one() -> None:
         "[truth.users.mirror.a]\ncomputed = { a = { constant = 1, default = 2 } }",
         "[truth.users.mirror.a]\ncomputed = { a = { field_of = 'b', field = 1 } }",
         "[truth.users.mirror.a]\ncomputed = { a = 'b' }",
+        "[truth.users.mirror.a]\ncomputed = { a = { joined_of = 'b' }, c = { joined_of = 'b', separator = '' } }",
+        "[truth.users.mirror.a]\ncomputed = { a = { joined_of = 'b', separator = 1 } }",
+        "[truth.users.mirror.a]\ncomputed = { a = { lower = 'b', separator = ',' } }",
+        "[truth.users.filter.a]\nwhen = { b = { not = 1 }, c = { not = ['x', true, 1] }, d = { null = false } }",
+        "[truth.users.filter.a]\nwhen = { b = { starts = 'x', starts_not = ['y', 'z'], not = 'xx', null = false } }",
+        "[truth.users.filter.a]\nwhen = { b = { null = true } }",
+        "[truth.users.filter.a]\nwhen = { b = { null = true, not = 'x' } }",
+        "[truth.users.filter.a]\nwhen = { b = { null = 1 } }",
+        "[truth.users.filter.a]\nwhen = { b = {} }",
+        "[truth.users.filter.a]\nwhen = { b = { not = [] } }",
+        "[truth.users.filter.a]\nwhen = { b = { not = ['x', 'x'] } }",
+        "[truth.users.filter.a]\nwhen = { b = { not = 1.5 } }",
+        "[truth.users.filter.a]\nwhen = { b = { starts = 1 } }",
+        "[truth.users.filter.a]\nwhen = { b = { starts = '' } }",
+        "[truth.users.filter.a]\nwhen = { b = { starts_not = ['x', ''] } }",
+        "[truth.users.filter.a]\nwhen = { b = { ends = 'x' } }",
         "version = 1",
     ],
 )
