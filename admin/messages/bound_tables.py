@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mailmend.admin.frame.cluster import OpenCluster, lag_journal
 from mailmend.admin.frame.run_scopes import MAIL, RunScope
-from mailmend.admin.projections.projections import declared_in
+from mailmend.admin.projections.projections import declaration_for, declared_in
 from mailmend.cql.introspect import live_schema
 from mailmend.model.catalog.mail import MESSAGES
 from mailmend.model.errors import SchemaMismatch, WrongUse
+from mailmend.model.keyspace import Schema
 from mailmend.model.projections.declarations import Declaration
 from mailmend.model.projections.family import Family
 from mailmend.model.projections.toml_values import cql_name
@@ -96,12 +97,16 @@ def declared_tables(
         declared: the declaration, or its file.
         name: of a projection, or of a truth; None: all of them.
     """
-    declaration = declaration_in(declared)
+    live = live_schema(opened.cluster, opened.mail.name)
+    if isinstance(declared, Path):
+        declaration = declaration_for(declared_in(declared), opened.mail, live)
+    else:
+        declaration = declared
     words = f"--projections {shlex.quote(file_of(declared))}"
     if name is not None:
         declaration = narrowed(declaration, name)
         words = f"{shlex.quote(name)} {words}"
-    return _bound(opened, declaration, _scope(words, f"repair {words}"))
+    return _bound(opened, declaration, live, _scope(words, f"repair {words}"))
 
 
 def tables_named(opened: OpenCluster, truth: str, projection: str) -> BoundTables:
@@ -127,7 +132,7 @@ def tables_named(opened: OpenCluster, truth: str, projection: str) -> BoundTable
         *[f"    {line}" for line in declaration.text.splitlines()],
         f"Next: mailmend repair --projections projections.toml {on} --dry-run",
     ]
-    return _bound(opened, declaration, _scope(words, "", first))
+    return _bound(opened, declaration, live, _scope(words, "", first))
 
 
 def tables_of_run(
@@ -143,9 +148,10 @@ def tables_of_run(
     declaration = kept_declaration(options, run)
     if declaration is None:
         return None
-    changes = changes_since(options, live_schema(opened.cluster, opened.mail.name))
+    live = live_schema(opened.cluster, opened.mail.name)
+    changes = changes_since(options, live)
     try:
-        bound = _bound(opened, declaration, scope_kept(options))
+        bound = _bound(opened, declaration, live, scope_kept(options))
     except SchemaMismatch as error:
         what = "; ".join(changes) or error.what
         raise WrongUse(
@@ -178,10 +184,13 @@ def _scope(checked: str, repair: str, before_repair: Sequence[str] = ()) -> RunS
     return RunScope((), is_mail=False, checked=checked, repair=repair, before_repair=before_repair)
 
 
-def _bound(opened: OpenCluster, declaration: Declaration, scope: RunScope) -> BoundTables:
-    keyspace = opened.mail.name
-    live = live_schema(opened.cluster, keyspace)
-    families = declared_families(keyspace, declaration, live)
+def _bound(
+    opened: OpenCluster,
+    declaration: Declaration,
+    live: Schema,
+    scope: RunScope,
+) -> BoundTables:
+    families = declared_families(opened.mail.name, declaration, live)
     kept = kept_of(declaration, families)
     return BoundTables(BoundFamilies(families, (), ()), replace(scope, families=families), kept)
 

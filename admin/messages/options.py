@@ -92,13 +92,14 @@ SCANNING: Final = (
 WHAT_DEFAULT: Final = "all"
 PROJECTIONS_FILE: Final = option(
     "--projections",
-    "A file (TOML) that declares tables and what follows from them: looked at instead of mail.",
+    "A file (TOML) that declares tables and what follows from them: looked at instead of mail. "
+    "james: James's other tables, as far as a rule can tell their rows.",
     type=FILE,
     metavar="FILE",
 )
 PROJECTIONS_NEEDED: Final = option(
     "--projections",
-    "A file (TOML) that declares tables and what follows from them.",
+    "A file (TOML) that declares tables and what follows from them; james: James's other tables.",
     type=FILE,
     metavar="FILE",
     required=True,

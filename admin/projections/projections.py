@@ -15,7 +15,12 @@ from mailmend.admin.frame.options import CONNECTION, FILE, flag
 from mailmend.admin.frame.settings import ConnectionSettings
 from mailmend.admin.frame.values import fields_json
 from mailmend.cql.introspect import live_schema
+from mailmend.model.catalog.james_projections import JAMES, JAMES_TEXT, in_keyspace
+from mailmend.model.catalog.james_tables import SCHEMA_VERSION
 from mailmend.model.errors import ExitCode, WrongUse
+from mailmend.model.keyspace import Schema
+from mailmend.model.operations import Level, Scan
+from mailmend.model.ports import Tables
 from mailmend.model.projections.declaration_file import (
     FILE_CHARACTERS_MAX,
     DeclarationFile,
@@ -48,12 +53,14 @@ FILE_ARGUMENT: Final = click.Argument(["file"], type=FILE, metavar="FILE")
 
 
 def declared_in(file: Path) -> DeclarationFile:
-    """What a file of projections declares, and where.
+    """What a file of projections declares, and where; `james` is the file of James's own tables.
 
     Raises:
         WrongUse: it cannot be read.
         BadDeclaration: it is not a file of projections.
     """
+    if str(file) == JAMES and not file.exists():
+        return read_file(JAMES_TEXT, JAMES)
     try:
         with file.open(encoding="utf-8") as stream:
             text = stream.read(FILE_CHARACTERS_MAX + 1)
@@ -62,6 +69,21 @@ def declared_in(file: Path) -> DeclarationFile:
         mend = "Propose one with: mailmend projections init --keyspace NAME > FILE"
         raise WrongUse(f"{file} cannot be read: {reason}", mend=mend) from error
     return read_file(text, str(file))
+
+
+def declaration_for(declared: DeclarationFile, tables: Tables, live: Schema) -> Declaration:
+    """The declaration of a file; of James's own tables, what the keyspace has of them.
+
+    Raises:
+        WrongUse: it has no such tables.
+    """
+    if declared.text != JAMES_TEXT:
+        return declared.declaration
+    version = 0
+    if live.table(SCHEMA_VERSION.name) is not None:
+        for row in tables.scan(Scan(SCHEMA_VERSION, ("value",), Level.QUORUM)):
+            version = max(version, row["value"] or 0)
+    return in_keyspace(declared.declaration, live, version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +136,9 @@ def verify(connection: ConnectionSettings, file: Path) -> FileVerification:
     with open_cluster(connection) as opened:
         opened.cluster.replication_of(keyspace)
         live = live_schema(opened.cluster, keyspace)
+        declaration = declaration_for(declared, opened.mail, live)
         sizes = opened.sizes()
-    bound = bound_declaration(declared.declaration, live)
+    bound = bound_declaration(declaration, live)
     if bound.misfits:
         misfits = []
         for misfit in bound.misfits:

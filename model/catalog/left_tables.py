@@ -8,6 +8,7 @@ from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from mailmend.model.catalog.james_projections import JAMES
 from mailmend.model.catalog.james_tables import (
     ACL,
     ANNOTATION,
@@ -40,7 +41,7 @@ class LeftTable:
         table: its name.
         truth: what it follows from: tables, or a few words.
         task: the task of James that makes it true again; "" where James has none.
-        check: the word after `mailmend check` that looks at it; "" where no check does.
+        check: what follows `mailmend check` where that looks at it; "" where no check does.
     """
 
     table: str
@@ -58,6 +59,7 @@ class LeftTable:
         return "mailmend has no rule for it, and James has no task for it."
 
 
+_DECLARED: Final = f"--projections {JAMES}"
 _PATHS: Final = MAILBOX_PATH.spelling
 _TRUTH: Final = IMAP_UID.spelling
 _MARKS: Final = f"{ENQUEUED_MAILS.spelling}, {DELETED_MAILS.spelling}"
@@ -65,7 +67,7 @@ _MARKS: Final = f"{ENQUEUED_MAILS.spelling}, {DELETED_MAILS.spelling}"
 LEFT_TABLES: Final = (
     LeftTable(MAILBOX.spelling, _PATHS, check="all"),
     LeftTable(ACL.spelling, f"{_PATHS}: mailboxes that exist"),
-    LeftTable(USER_MAILBOX_ACL.spelling, ACL.spelling),
+    LeftTable(USER_MAILBOX_ACL.spelling, ACL.spelling, check=_DECLARED),
     LeftTable(ANNOTATION.spelling, f"{_PATHS}: mailboxes that exist"),
     LeftTable(SUBSCRIPTION.spelling, f"{_PATHS}: mailboxes that exist"),
     LeftTable(THREAD.spelling, f"{_TRUTH}, headers of messages"),
@@ -83,11 +85,11 @@ LEFT_TABLES: Final = (
     LeftTable("mappings_sources", "rrt", "SolveInconsistencies (of mappings)"),
     LeftTable("filters_projection", EVENT_STORE.spelling, "populateFilteringProjection"),
     LeftTable("taskExecutionDetailsProjection", EVENT_STORE.spelling),
-    LeftTable("sieve_active", "sieve"),
+    LeftTable("sieve_active", "names of scripts in sieve"),
     LeftTable("sieve_space", "sieve"),
     LeftTable("user", "its own delegated_users and authorized_users, which are two sides of one"),
     LeftTable("group_table", "event_dead_letters"),
-    LeftTable("mailRepositoryKeys", "mailRepositoryContentV2"),
+    LeftTable("mailRepositoryKeys", "mailRepositoryContentV2", check=_DECLARED),
     LeftTable("storageInformation", "the bucket of the deleted messages vault"),
     LeftTable("userPerBucket", "deletedMessageMetadata"),
     LeftTable("blobsInBucket", "blobPartsInBucket"),

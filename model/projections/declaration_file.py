@@ -26,7 +26,7 @@ from mailmend.model.projections.declaration_form import (
     UNION_FORM,
     VIEW_FORM,
 )
-from mailmend.model.projections.declaration_nodes import Node, Source
+from mailmend.model.projections.declaration_nodes import DeclarationText, Node
 from mailmend.model.projections.declarations import (
     COLUMN,
     COLUMNS,
@@ -131,7 +131,7 @@ def read_file(text: str, file: str) -> DeclarationFile:
     Raises:
         BadDeclaration: it is not TOML, or not a declaration.
     """
-    source = Source(file, text)
+    source = DeclarationText(file, text)
     top = Node(source, (), _parsed(source))
     truths: tuple[DeclaredTruth, ...] = ()
     for part in top.parts(FILE_FORM).values():
@@ -156,7 +156,7 @@ def _canonical(path: TomlPath) -> TomlPath:
     return tuple(steps)
 
 
-def _parsed(source: Source) -> Mapping[str, Any]:
+def _parsed(source: DeclarationText) -> Mapping[str, Any]:
     if len(source.text) > FILE_CHARACTERS_MAX:
         mend = f"A file of projections has at most {FILE_CHARACTERS_MAX:,} characters."
         raise source.error(0, "the file is too large", mend)

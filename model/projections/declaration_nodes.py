@@ -21,7 +21,7 @@ class BadDeclaration(BadFile):
 
 
 @dataclass(slots=True)
-class Source:
+class DeclarationText:
     """A file that is being read, and the first error of each place so far."""
 
     file: str
@@ -49,7 +49,7 @@ class Source:
 class Node:
     """A value of the file at its path."""
 
-    source: Source
+    source: DeclarationText
     path: TomlPath
     value: Any
 

@@ -83,8 +83,8 @@ def test_it_ends_with_true_sums_and_its_page_leads_to_the_end(
     assert 0 < in_fact < len(mail.truths)
 
     if not way.again:
-        undone = mailmend("undo", run["run"])
-        assert (undone.code, mail.mirrored()) == (0, 0), f"{undone.out}\n{undone.err}"
+        ended = mailmend("undo", run["run"])
+        assert (ended.code, mail.mirrored()) == (0, 0), f"{ended.out}\n{ended.err}"
         return
     if way.again == SPARK:
         request.getfixturevalue("spark")

@@ -1,0 +1,80 @@
+"""James's own tables next to the messages, by the declaration that comes with mailmend, on a real Cassandra."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from mailmend.model.catalog.james_tables import ACL, USER_MAILBOX_ACL
+from mailmend.model.keyspace import Schema
+from mailmend.model.operations import Change, Put, Remove
+from mailmend.model.table import Row
+from tests.support.declared_shops import DeclaredShop, declared_shop
+from tests.support.james_repositories import CONTENTS, KEYS
+from tests.support.servers import CassandraServer
+
+pytestmark = [pytest.mark.cassandra]
+
+MAILBOX = UUID("6e1aea00-e509-11f1-b512-b9fb9d6f173b")
+FOLLOWING = (USER_MAILBOX_ACL, KEYS)
+REPOSITORY = "cassandra://var/mail/error/"
+
+
+@pytest.fixture
+def james(cassandra: CassandraServer, tmp_path: Path) -> Iterator[DeclaredShop]:
+    """Rights and mails as James writes them: rights are changed cell by cell, and a group has no row of its own."""
+    with declared_shop(cassandra, tmp_path, Schema((), (ACL, CONTENTS, *FOLLOWING)), "") as shop:
+        for key in ("ann@x.org", "bob@x.org", "$staff", "anyone"):
+            given = {"rights": frozenset({"s", "l", "r"})}
+            shop.tables.write(Change(ACL, (MAILBOX, key), add=given))
+        for user in ("ann@x.org", "bob@x.org"):
+            shop.tables.write(Put(USER_MAILBOX_ACL, {"username": user, "mailboxid": MAILBOX, "rights": "lrs"}))
+        for mail in ("m1", "m2"):
+            shop.tables.write(Put(CONTENTS, {"name": REPOSITORY, "mailkey": mail, "state": "error"}))
+            shop.tables.write(Put(KEYS, {"name": REPOSITORY, "mailkey": mail}))
+        yield shop
+
+
+def looked_at(james: DeclaredShop) -> dict[str, Any]:
+    return james.mailmend("check", "--projections", "james", "--engine", "local", "--json").json
+
+
+def rows(james: DeclaredShop) -> dict[str, list[Row]]:
+    return james.rows_of(FOLLOWING)
+
+
+def test_tables_of_a_sound_james_have_no_drift(james: DeclaredShop) -> None:
+    found = looked_at(james)
+
+    assert (found["findings"], found["exit"]) == ({}, 0)
+    assert set(found["scanned"]) == {"aclv2", "usermailboxacl", "mailrepositorycontentv2", "mailrepositorykeys"}
+
+
+def test_access_lists_and_keys_are_mended_and_put_back(james: DeclaredShop) -> None:
+    sound = rows(james)
+    james.tables.write(Remove(USER_MAILBOX_ACL, ("ann@x.org", MAILBOX)))
+    james.tables.write(Put(USER_MAILBOX_ACL, {"username": "bob@x.org", "mailboxid": MAILBOX, "rights": "l"}))
+    james.tables.write(Put(USER_MAILBOX_ACL, {"username": "eve@x.org", "mailboxid": MAILBOX, "rights": "lrs"}))
+    james.tables.write(Remove(KEYS, (REPOSITORY, "m1")))
+    damaged = rows(james)
+    assert looked_at(james)["findings"] == {
+        "usermailboxacl": {"PROJECT": 1, "AMEND": 1, "WITHDRAW": 1},
+        "mailrepositorykeys": {"PROJECT": 1},
+    }
+
+    repaired = james.mailmend("repair", "--projections", "james", "--engine", "local", "--json")
+
+    assert repaired.code == 0, repaired.err
+    assert rows(james) == sound
+    assert james.mailmend("undo", repaired.json["run"], "--json").code == 0
+    assert rows(james) == damaged
+
+
+def test_the_declaration_is_shown_and_verified_like_a_file(james: DeclaredShop) -> None:
+    shown = james.mailmend("projections", "show", "james").out
+    verified = james.mailmend("projections", "verify", "james", "--json").json
+
+    assert "joined_of" in shown
+    assert [found["table"] for found in verified["projections"]] == ["usermailboxacl", "mailrepositorykeys"]
