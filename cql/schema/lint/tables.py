@@ -392,8 +392,9 @@ def _simple_strategy(subject: Subject) -> Iterator[Hit]:
     "T22",
     "A materialised view",
     Severity.WARNING,
-    "Views are experimental and off by default. Nothing finds out when a view and its table have gone apart, and "
-    "the only repair is to drop the view and build it again.",
+    "Views are experimental and off by default. No server finds out when a view and its table have gone apart. "
+    "`mailmend check TABLE VIEW` does. Rows of the view without a row of the table go when it is "
+    "built anew.",
     "Write a table of your own next to the truth, declared as its projection, so that it can be checked and mended.",
     docs="developing/cql/mvs.html",
 )
