@@ -95,9 +95,10 @@ def touching(table: Table, seen: Seen, columns: Iterable[str]) -> tuple[Change, 
     together: dict[_Moment, dict[str, Any]] = {}
     for name in columns:
         cell = seen.row.get(name)
-        if cell is None:
+        in_parts = table.column(name).is_collection
+        if cell is None or (in_parts and not cell):
             continue
-        if table.column(name).is_collection or name not in seen.written_at:
+        if in_parts or name not in seen.written_at:
             return ()
         moment = (seen.written_at[name] + 1, seen.expires_at.get(name))
         together.setdefault(moment, {})[name] = cell

@@ -295,8 +295,10 @@ class TestTouching:
 
     def test_a_collection_with_times_of_its_own_is_not_touched(self) -> None:
         seen = Seen(user(1, tags=frozenset("a")), {"name": 5, "tags": 5})
+        empty = Seen(user(1, tags=frozenset()), {"name": 5})
 
         assert touching(USERS, seen, ("name", "tags")) == ()
+        assert touching(USERS, empty, ("name", "tags")) == (Change(USERS, (UUID(int=1),), {"name": "n"}, at=6),)
 
     def test_a_row_of_keys_alone_shows_no_time(self) -> None:
         assert touching(USERS, Seen(user(1, email=None, name=None)), ("email", "name")) == ()
