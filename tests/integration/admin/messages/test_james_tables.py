@@ -37,8 +37,8 @@ def james(cassandra: CassandraServer, tmp_path: Path) -> Iterator[DeclaredShop]:
         yield shop
 
 
-def looked_at(james: DeclaredShop) -> dict[str, Any]:
-    return james.mailmend("check", "--projections", "james", "--engine", "local", "--json").json
+def looked_at(james: DeclaredShop, engine: str = "local") -> dict[str, Any]:
+    return james.mailmend("check", "--projections", "james", "--engine", engine, "--json").json
 
 
 def rows(james: DeclaredShop) -> dict[str, list[Row]]:
@@ -52,17 +52,21 @@ def test_tables_of_a_sound_james_have_no_drift(james: DeclaredShop) -> None:
     assert set(found["scanned"]) == {"aclv2", "usermailboxacl", "mailrepositorycontentv2", "mailrepositorykeys"}
 
 
-def test_access_lists_and_keys_are_mended_and_put_back(james: DeclaredShop) -> None:
-    sound = rows(james)
+FOUND = {"usermailboxacl": {"PROJECT": 1, "AMEND": 1, "WITHDRAW": 1}, "mailrepositorykeys": {"PROJECT": 1}}
+
+
+def damage(james: DeclaredShop) -> None:
     james.tables.write(Remove(USER_MAILBOX_ACL, ("ann@x.org", MAILBOX)))
     james.tables.write(Put(USER_MAILBOX_ACL, {"username": "bob@x.org", "mailboxid": MAILBOX, "rights": "l"}))
     james.tables.write(Put(USER_MAILBOX_ACL, {"username": "eve@x.org", "mailboxid": MAILBOX, "rights": "lrs"}))
     james.tables.write(Remove(KEYS, (REPOSITORY, "m1")))
+
+
+def test_access_lists_and_keys_are_mended_and_put_back(james: DeclaredShop) -> None:
+    sound = rows(james)
+    damage(james)
     damaged = rows(james)
-    assert looked_at(james)["findings"] == {
-        "usermailboxacl": {"PROJECT": 1, "AMEND": 1, "WITHDRAW": 1},
-        "mailrepositorykeys": {"PROJECT": 1},
-    }
+    assert looked_at(james)["findings"] == FOUND
 
     repaired = james.mailmend("repair", "--projections", "james", "--engine", "local", "--json")
 
@@ -78,3 +82,11 @@ def test_the_declaration_is_shown_and_verified_like_a_file(james: DeclaredShop) 
 
     assert "joined_of" in shown
     assert [found["table"] for found in verified["projections"]] == ["usermailboxacl", "mailrepositorykeys"]
+
+
+@pytest.mark.spark
+@pytest.mark.thorough
+def test_spark_finds_the_same(james: DeclaredShop) -> None:
+    damage(james)
+
+    assert looked_at(james, "spark")["findings"] == FOUND
