@@ -374,6 +374,7 @@ WRONG: tuple[tuple[str, int, int, str, str], ...] = (
         "",
     ),
     ("UPDATE t SET a = 1, a = 2 WHERE k = 1", 1, 21, "the column a is set here a second time", ""),
+    ("UPDATE t SET u.a = 1, u.a = 2 WHERE k = 1", 1, 23, "the column u is set here a second time", ""),
     (
         "CREATE MATERIALIZED VIEW v AS SELECT * FROM t PRIMARY KEY (a, b, c) WITH CLUSTERING ORDER BY (b DESC)",
         1,

@@ -17,8 +17,8 @@ class Place:
 class Found:
     """What was found, and where."""
 
-    place: Place | None
-    texts: tuple[Place, ...] = ()
+    place: Place | str | None
+    texts: tuple[Place, ...] | None = ()
 
 
 PLACE = JsonForm(answers={"line": JsonField(int), "at": JsonField(int, attribute="column")})
@@ -38,3 +38,31 @@ def test_a_form_within_a_form_shows_one_object_or_many_or_what_is_missing() -> N
 def test_members_below_an_attribute_show_its_value() -> None:
     form = JsonForm(answers={**PLACE.below("place"), "by": JsonField(str, attribute=None)})
     assert form.json(Found(Place(3, 7)), by="ada") == {"line": 3, "at": 7, "by": "ada"}
+
+
+def test_a_member_may_have_a_rule_of_its_own_which_sees_what_is_missing_too() -> None:
+    form = JsonForm(answers={"line": JsonField(str, attribute="place", to_json=lambda place: f"{place} of a text")})
+
+    assert form.json(Found("line 3")) == {"line": "line 3 of a text"}
+    assert form.json(Found(None)) == {"line": "None of a text"}
+
+
+def test_lists_that_are_missing_or_empty_are_told_apart() -> None:
+    form = JsonForm(answers={"texts": JsonField(PLACE, many=True, optional=True)})
+
+    assert form.json(Found(None, None)) == {"texts": None}
+    assert form.json(Found(None, ())) == {"texts": []}
+
+
+def test_members_below_an_attribute_are_the_same_but_for_their_place() -> None:
+    told, kept = JsonField(str, "who", attribute=None), JsonField(int, "where", attribute="column", optional=True)
+    below = JsonForm(answers={"by": told, "at": kept, "line": JsonField(int)}).below("place")
+
+    assert below["by"] == told
+    assert below["at"] == JsonField(int, "where", attribute="place.column", optional=True)
+    assert below["line"] == JsonField(int, attribute="place.line")
+
+
+def test_a_form_without_members_shows_an_empty_object() -> None:
+    assert JsonForm().json(Place(3, 7)) == {}
+    assert JsonForm() == JsonForm(body="", about="", answers={}, first=(), sparse=False)

@@ -14,6 +14,7 @@ from mailmend.model.matching import (
     EXPRESSION_SEES_MAX,
     WILDCARD_LENGTH_MAX,
     check_expression,
+    check_wildcard,
     group_names,
     groups_found,
     is_found,
@@ -140,6 +141,46 @@ def test_what_is_no_expression_is_refused(expression: str) -> None:
 def test_the_size_of_an_expression_is_bounded(expression: str, why: str) -> None:
     with pytest.raises(WrongUse, match=why):
         check_expression(expression)
+
+
+SYNTAX = "See docs/policy-file.md for the syntax that is taken."
+NOT_LINEAR = "which cannot be matched in linear time"
+
+
+@pytest.mark.parametrize(
+    ("expression", "message"),
+    [
+        (r"(a)\1", (rf"/(a)\1/ has a back-reference, \1, {NOT_LINEAR}" f"\nWrite the expression without it. {SYNTAX}")),
+        ("a(?=b)", f"/a(?=b)/ has a look-ahead, {NOT_LINEAR}\nWrite the expression without it. {SYNTAX}"),
+        ("a++b", f"/a++b/ has a possessive repetition, ++, {NOT_LINEAR}\nWrite +: no expression goes back here."),
+        ("(?>a)b", f"/(?>a)b/ has an atomic group, {NOT_LINEAR}\nWrite (?:...): no expression goes back here."),
+        (r"a\Z", (rf"/a\Z/ has the escape \Z, {NOT_LINEAR}" "\nWrite \\z, or $, for the end of the value.")),
+        ("(?x)", f"/(?x)/ has a verbose expression, {NOT_LINEAR}\nWrite it without blanks and comments."),
+        ("(", f"/(/ is no regular expression: missing ): (\n{SYNTAX}"),
+        ("a{1001}", f"/a{{1001}}/ repeats more often than 1,000 times: {{1001}}\n{SYNTAX}"),
+        (r"(?:\pL\pN){900}", "/(?:\\pL\\pN){900}/ is too large\nRepeat less, or write *.domain or a list of values."),
+        (
+            "a" * (EXPRESSION_LENGTH_MAX + 1),
+            "an expression of 1,001 characters is too long\nWrite at most 1,000, *.domain, or a list of values.",
+        ),
+        ("a\0", "an expression has a character that no value has"),
+    ],
+)
+def test_a_refusal_says_what_is_wrong_with_an_expression_and_what_to_write(expression: str, message: str) -> None:
+    with pytest.raises(WrongUse) as refused:
+        check_expression(expression)
+
+    assert str(refused.value) == message
+
+
+def test_what_is_just_short_enough_is_taken() -> None:
+    wildcard, expression = "a" * WILDCARD_LENGTH_MAX, "a" * EXPRESSION_LENGTH_MAX
+
+    assert check_wildcard(wildcard) == wildcard
+    assert check_expression(expression) == expression
+    with pytest.raises(WrongUse) as refused:
+        check_wildcard(f"{wildcard}a")
+    assert refused.value.mend == "Write at most 1,000; * stands for any text."
 
 
 def test_groups_have_their_number_and_their_name() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mailmend.model.catalog.mail import IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID
-from mailmend.model.cql_types import normal_type, parse_type
+from mailmend.model.cql_types import class_problem, cql_of_class, names_in, normal_type, parse_type
 from mailmend.model.errors import BadIdentifier
 from mailmend.model.table import Canonical, Column, canonical_value, identifier, rows_agree
 
@@ -125,6 +125,11 @@ TYPES = st.recursive(SCALARS, nested, max_leaves=5)
         ("frozen<tuple<text, frozen<set<int>>>>", "tuple<text,set<int>>"),
         ("frozen<frozen<set<int>>>", "frozen<set<int>>"),
         ("vector<float, 3>", "vector<float,3>"),
+        ("frozen<vector<set<int>, 3>>", "vector<frozen<set<int>>,3>"),
+        ("frozen<list<vector<map<int, int>, 3>>>", "frozen<list<vector<frozen<map<int,int>>,3>>>"),
+        ("vector<list<int>, 3>", "vector<list<int>,3>"),
+        ('list<"Own">', 'list<"Own">'),
+        ('"own"', "own"),
     ],
 )
 def test_a_type_has_one_spelling(written: str, normal: str) -> None:
@@ -180,3 +185,91 @@ def test_freezing_what_is_frozen_changes_nothing(text: str) -> None:
 )
 def test_a_java_class_is_the_type_that_servers_show_for_it(written: str, normal: str) -> None:
     assert normal_type(written) == normal
+
+
+CLASSES = {
+    "ascii": "AsciiType",
+    "boolean": "BooleanType",
+    "tinyint": "ByteType",
+    "blob": "BytesType",
+    "decimal": "DecimalType",
+    "double": "DoubleType",
+    "duration": "DurationType",
+    "float": "FloatType",
+    "inet": "InetAddressType",
+    "int": "Int32Type",
+    "varint": "IntegerType",
+    "bigint": "LongType",
+    "smallint": "ShortType",
+    "date": "SimpleDateType",
+    "time": "TimeType",
+    "timeuuid": "TimeUUIDType",
+    "timestamp": "TimestampType",
+    "text": "UTF8Type",
+    "uuid": "UUIDType",
+}
+"""The class of each type of CQL but counters."""
+
+
+@pytest.mark.parametrize(("kind", "name"), CLASSES.items())
+def test_each_type_of_cql_but_counters_has_a_class_of_its_own(kind: str, name: str) -> None:
+    assert normal_type(f"'{name}'") == kind
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *CLASSES.values(),
+        *("CounterColumnType", "DateType", "DynamicCompositeType", "EmptyType", "LegacyTimeUUIDType", "TupleType"),
+        *("LexicalUUIDType", "PartitionerDefinedOrder", "com.example.MyType", "MyType(a=>b)", ""),
+        "org.apache.cassandra.db.marshal.ListType(org.apache.cassandra.db.marshal.Int32Type)",
+        *("SetType(Int32Type)", "MapType(Int32Type,UTF8Type)", "FrozenType(ListType(Int32Type))"),
+        *("ReversedType(Int32Type)", "CompositeType(Int32Type)", "UserType(UTF8Type)", "VectorType(FloatType,3)"),
+    ],
+)
+def test_a_class_that_some_server_has_is_no_problem(text: str) -> None:
+    assert class_problem(text) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("MyType", "names the class MyType, which no server has"),
+        ("ListType(MyType)", "names the class MyType, which no server has"),
+        ("FrozenType(SetType(MyType))", "names the class MyType, which no server has"),
+        ("ListType", "names the class ListType with 0 parameters"),
+        ("SetType(Int32Type,Int32Type)", "names the class SetType with 2 parameters"),
+        ("MapType(Int32Type)", "names the class MapType with 1 parameters"),
+        *((name, f"names the class {name} with 0 parameters") for name in ("CompositeType", "FrozenType")),
+        *((name, f"names the class {name} with 0 parameters") for name in ("ReversedType", "UserType", "VectorType")),
+    ],
+)
+def test_a_class_that_no_server_has_is_named_with_what_is_wrong(text: str, problem: str) -> None:
+    assert class_problem(text) == problem
+
+
+@pytest.mark.parametrize(
+    ("text", "in_cql"),
+    [
+        ("Int32Type", "int"),
+        ("TupleType", None),
+        ("TupleType(Int32Type,com.example.MyType)", None),
+        ("VectorType(FloatType)", None),
+        ("VectorType(com.example.MyType,3)", None),
+        ("FrozenType(Int32Type)", None),
+        ("FrozenType(ListType(Int32Type),ListType(Int32Type))", None),
+        ("FrozenType(ListType(DurationType))", None),
+        ("ListType(DurationType)", None),
+        ("MapType(Int32Type)", None),
+        ("SetType(Int32Type", None),
+        ("SetType Int32Type)", None),
+        ("SetType(,Int32Type)", None),
+        (" ", None),
+    ],
+)
+def test_a_class_has_a_type_in_cql_where_it_means_the_same(text: str, in_cql: str | None) -> None:
+    assert cql_of_class(text) == in_cql
+
+
+def test_the_names_in_a_type_are_those_of_user_types_too() -> None:
+    assert names_in('map<TEXT, frozen<"Own">>') == {"map", "text", "frozen", "Own"}

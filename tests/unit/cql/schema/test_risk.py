@@ -143,12 +143,16 @@ HARMLESS_ONES: tuple[Statement, ...] = (
 )
 
 
+def is_sentence(text: str) -> bool:
+    return text[:1].isupper() and not text.isupper() and text.endswith(".")
+
+
 @pytest.mark.parametrize(("statement", "risks"), [(one, risks) for one, *risks in RISKY], ids=str)
 def test_a_danger_is_reported_with_its_reason(statement: Statement, risks: list[Risk]) -> None:
     assessment = statement.assess(LIVE)
     assert list(assessment.risks) == risks
     assert assessment.worst is risks[-1]
-    assert assessment.why.endswith(".")
+    assert is_sentence(assessment.why)
     assert "{" not in assessment.why
 
 
@@ -156,7 +160,12 @@ def test_a_danger_is_reported_with_its_reason(statement: Statement, risks: list[
 def test_a_harmless_statement_is_reported_harmless(statement: Statement) -> None:
     assessment = statement.assess(LIVE)
     assert assessment.risks == (Risk.NONE,)
-    assert assessment.why
+    assert is_sentence(assessment.why)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.undo], ids=str)
+def test_how_to_undo_a_statement_is_told_in_a_sentence(kind: type[Statement]) -> None:
+    assert is_sentence(kind.undo)
 
 
 def test_every_kind_of_statement_is_judged() -> None:

@@ -43,6 +43,17 @@ REFUSED: tuple[tuple[str, str], ...] = (
     ("CREATE TABLE n (k int PRIMARY KEY, v int, n counter)", "it mixes counters with other columns"),
     ("CREATE TABLE n (k int PRIMARY KEY, n counter) WITH default_time_to_live = 5", "counters never expire"),
     ("CREATE TABLE n (k int PRIMARY KEY) WITH compaction = {'enabled': 'true'}", "its compaction names no class"),
+    *(
+        (f"CREATE TABLE n (k int, c int, {columns}, PRIMARY KEY ({key})) WITH COMPACT STORAGE", problem)
+        for columns, key, problem in (
+            ("v int STATIC", "k, c", "a table with COMPACT STORAGE has no static columns"),
+            ("v list<int>", "k, c", "a table with COMPACT STORAGE has only frozen collections"),
+            ("v set<int>", "k, c", "a table with COMPACT STORAGE has only frozen collections"),
+            ("v map<int, int>", "k, c", "a table with COMPACT STORAGE has only frozen collections"),
+            ("v int, w int", "k, c", "with clustering columns, COMPACT STORAGE takes one column outside the key"),
+            ("v int", "(k, c, v)", "COMPACT STORAGE without clustering columns needs a column outside the key"),
+        )
+    ),
     ("ALTER TABLE nowhere ADD a int", "ALTER TABLE ADD nowhere: there is no such table"),
     ("ALTER TABLE seen ADD a int", "it is a materialized view, not a table"),
     ("ALTER TABLE t ADD v int", "it has a column v already"),
@@ -55,6 +66,7 @@ REFUSED: tuple[tuple[str, str], ...] = (
     ('ALTER TABLE "T" ADD s int STATIC', "is static, but the table has no clustering column"),
     ("ALTER TABLE old ADD a int", "it has compact storage"),
     ("ALTER TABLE t DROP nothing", "it has no column nothing"),
+    (f"ALTER TABLE t DROP x USING TIMESTAMP {2**63}", "its TIMESTAMP is out of range"),
     ("ALTER TABLE t DROP c", "c is part of the key"),
     ("ALTER TABLE t DROP u", "u is of a user type that is not frozen"),
     ("ALTER TABLE t DROP v", "the index t_v_idx is on v: drop it first"),
@@ -84,6 +96,8 @@ REFUSED: tuple[tuple[str, str], ...] = (
     ("CREATE INDEX ON t (keys(v))", "keys() is for maps"),
     ("CREATE INDEX ON t (full(v))", "full() is for frozen collections"),
     ("CREATE INDEX ON t (values(v))", "values() is for collections"),
+    ("CREATE CUSTOM INDEX ON t (v) USING 'nowhere'", "no server has an index of class nowhere"),
+    ("CREATE CUSTOM INDEX ON t (v) USING 'legacy_local_table'", "is the class of an index without CUSTOM"),
     ("CREATE INDEX ON t (c, v)", "only indexes of a class of their own can have several columns"),
     ('CREATE INDEX ON "T" (k)', "k is the whole partition key"),
     ("CREATE INDEX ON counts (n)", "a table of counters can have no index"),
@@ -142,6 +156,20 @@ REFUSED: tuple[tuple[str, str], ...] = (
         ),
         "v has a storage-attached index already: one",
     ),
+    *(
+        (
+            f"CREATE TABLE n (k int PRIMARY KEY, b {kind}); CREATE CUSTOM INDEX ON n ({target}) USING 'sai'",
+            "b holds blobs, which no such index takes",
+        )
+        for kind, target in (
+            ("blob", "b"),
+            ("list<blob>", "b"),
+            ("set<blob>", "b"),
+            ("map<int, blob>", "b"),
+            ("map<blob, int>", "keys(b)"),
+        )
+    ),
+    ("CREATE CUSTOM INDEX ON t (v) USING 'sai' WITH OPTIONS = {'odd': 'a'}", "index has no option odd"),
     ("CREATE TABLE n (k int PRIMARY KEY, l frozen<list<int>>); CREATE INDEX ON n (l)", "so only full(l) can be"),
     ("CREATE TABLE n (k int PRIMARY KEY, d duration); CREATE INDEX ON n (d)", "d holds durations"),
     ("CREATE TABLE n (k int PRIMARY KEY, l list<int>); CREATE INDEX ON n (entries(l))", "entries() is for maps"),
@@ -212,6 +240,15 @@ def test_a_refusal_names_the_object_with_its_keyspace(text: str) -> None:
     elsewhere = replace(statement, name=replace(statement.name, keyspace="shop"))
     with pytest.raises(SchemaRefused, match=r" shop\.[^:]+: "):
         elsewhere.apply(apply_all(first, BEFORE))
+
+
+@pytest.mark.parametrize("text", [text for text, _ in REFUSED if "BATCH" not in text])
+def test_a_refusal_names_the_kind_of_statement_by_its_own_words(text: str) -> None:
+    with pytest.raises(SchemaRefused) as refused:
+        after(text)
+
+    written = iter(text.rpartition(";")[2].split())
+    assert all(word in written for word in refused.value.statement.split())
 
 
 @pytest.mark.parametrize(
