@@ -2,6 +2,8 @@
 
 import pickle
 import re
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -107,6 +109,17 @@ def test_the_message_names_the_runbook_unless_the_sentences_do() -> None:
     assert CannotReach("x", mend="y").message == "x\ny\nMore: mailmend runbook show servers-do-not-answer"
     assert CannotReach("x", mend="See: mailmend runbook show z").message == "x\nSee: mailmend runbook show z"
     assert WrongUse("x", mend="y").message == "x\ny"
+
+
+def kinds_below(kind: type[MailmendError]) -> Iterator[type[MailmendError]]:
+    for below in kind.__subclasses__():
+        yield below
+        yield from kinds_below(below)
+
+
+@pytest.mark.parametrize("page", sorted({kind.page for kind in kinds_below(MailmendError) if kind.page}))
+def test_the_runbook_that_an_error_names_is_there(page: str) -> None:
+    assert Path("runbooks", f"{page}.md").is_file()
 
 
 CQL = Place(3, 8, "CREATE TABEL t")

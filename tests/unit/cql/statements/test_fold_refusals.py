@@ -118,6 +118,8 @@ REFUSED: tuple[tuple[str, str], ...] = (
     ),
     ("CREATE MATERIALIZED VIEW n AS SELECT * FROM counts WHERE k IS NOT NULL PRIMARY KEY (k)", "made of counters"),
     ("CREATE MATERIALIZED VIEW n AS SELECT * FROM t WHERE k = 1 AND c = 1 PRIMARY KEY (k, c)", "s is static"),
+    ("UPDATE base SET k = 1 WHERE k = 1 AND c = 1", "k is part of the key, which no UPDATE sets"),
+    ("DELETE k FROM base WHERE k = 1 AND c = 1", "k is part of the key, which is deleted only with its row"),
     ("INSERT INTO nowhere (a) VALUES (1)", "INSERT nowhere: there is no such table"),
     ("BEGIN BATCH DELETE x FROM t WHERE k = 1 AND c = 1; APPLY BATCH", "the table has no column x"),
     # names and types are compared as the server knows them: in any case, in quotes or not
@@ -249,6 +251,42 @@ def test_a_refusal_names_the_kind_of_statement_by_its_own_words(text: str) -> No
 
     written = iter(text.rpartition(";")[2].split())
     assert all(word in written for word in refused.value.statement.split())
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "BEGIN BATCH UPDATE counts SET n = n + 1 WHERE k = 1; DELETE FROM t WHERE k = 1; APPLY BATCH",
+            "BATCH counts, t: no batch changes both counters and other columns",
+        ),
+        (
+            "BEGIN COUNTER BATCH DELETE FROM t WHERE k = 1; APPLY BATCH",
+            "BATCH t: a COUNTER batch changes only counters",
+        ),
+        (
+            "BEGIN BATCH UPDATE counts SET n = n + 1 WHERE k = 1; APPLY BATCH",
+            "BATCH counts: counters are changed in a COUNTER batch or an UNLOGGED one",
+        ),
+        (
+            "BEGIN BATCH INSERT INTO t (k, c) VALUES (1, 1) IF NOT EXISTS; DELETE FROM t WHERE k = 2; APPLY BATCH",
+            "BATCH t: a batch with IF changes only one partition",
+        ),
+        (
+            "CREATE KEYSPACE \"odd name\" WITH replication = {'class': 'SimpleStrategy'}",
+            (
+                'CREATE KEYSPACE "odd name": '
+                "the name of a keyspace has 1 to 48 letters, digits and underscores, also in double quotes"
+            ),
+        ),
+        ("SELECT * FROM t WHERE v LIKE 'a%'", "SELECT t: LIKE needs an index of class SASIIndex on v"),
+    ],
+)
+def test_what_is_about_several_tables_or_none_is_refused_as_a_whole(text: str, message: str) -> None:
+    with pytest.raises(SchemaRefused) as refused:
+        after(text)
+
+    assert str(refused.value) == message
 
 
 @pytest.mark.parametrize(
