@@ -7,6 +7,7 @@ import pytest
 from mailmend.delivery.policy.file.forms import REFUSED_MAX, BadPolicyFile
 from mailmend.delivery.policy.file.reading import policies_of
 from mailmend.model.file_forms import REFUSED_SHOWN
+from mailmend.model.texts import Place
 
 WRONG_VALUES = """\
 lists:
@@ -305,3 +306,20 @@ def test_a_server_says_the_only_error_as_it_is() -> None:
     error = refused("suspends: [{job: x}]\n")
 
     assert error.in_short is error
+
+
+def test_a_server_counts_one_other_error_in_the_singular() -> None:
+    text = "suspends:\n- {recipientdomain: .example.org}\n- {recipientdomain: .example.org}\n"
+
+    assert str(refused(text).in_short).splitlines()[-1] == (
+        "The file has 1 more error. To see all of them: mailmend policy lint policies.yaml"
+    )
+
+
+def test_a_server_says_where_to_see_the_others_alone_where_the_first_error_says_all_itself() -> None:
+    each = [BadPolicyFile("odd name.yaml", Place(1, 1, "x"), "x is wrong") for _ in range(2_002)]
+    error = BadPolicyFile("odd name.yaml", Place(1, 1, "x"), "x is wrong", refused=each)
+
+    assert error.in_short.mend == (
+        "The file has 2,001 more errors. To see all of them: mailmend policy lint 'odd name.yaml'"
+    )

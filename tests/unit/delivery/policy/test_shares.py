@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from mailmend.delivery.policy.policy import CounterPolicy, PickupField, Threshold
 from mailmend.delivery.policy.rates import LONG_AGO, SECOND, DeliveryRate, RateAlgorithm
-from mailmend.delivery.policy.remembered import policy_names
+from mailmend.delivery.policy.remembered import SavedRate, policy_names
 from mailmend.delivery.policy.shares import NO_SHARE, WHOLE, LimitShare, ServerShare, shared, turn_of
 from mailmend.delivery.policy.sub_queues import UNKNOWN, CounterEntry
 
@@ -154,3 +154,57 @@ def test_only_long_shared_rates_are_kept_and_only_where_any_are() -> None:
     assert kept.name == (policy_names([POLICY])[0], ("one.example",))
     assert entry_of(share, short).memory is None
     assert entry_of(share, own).memory is None
+
+
+MINUTE = 60 * SECOND
+TEN = CounterPolicy((PickupField.RECIPIENT_DOMAIN,), default=Threshold(rate=DeliveryRate(10, MINUTE)))
+TEN_NAMED = (policy_names([TEN])[0], ("one.example",))
+
+
+def resumed(saved: SavedRate) -> CounterEntry:
+    """The counter of a server that goes on at the instant 0, of which an earlier process left this row."""
+    share = ServerShare()
+    share.resume(((LONG_AGO, WHOLE),), 1, {TEN_NAMED: saved}, 0)
+    return entry_of(share, TEN)
+
+
+def begun_at(entry: CounterEntry, now: int) -> int:
+    """How many the rate lets begin then."""
+    (rate,) = entry.rates
+    count = 0
+    while rate.next_at() <= now:
+        rate.begin(now)
+        count += 1
+    return count
+
+
+def test_a_rate_goes_on_where_its_row_left_it_with_what_may_have_begun_since() -> None:
+    row = SavedRate(RateAlgorithm.SLIDING, DeliveryRate(10, MINUTE), spent=((LONG_AGO, 0), (-5, 4)), ahead=2, number=1)
+    entry = resumed(row)
+
+    assert begun_at(entry, 0) == 4
+    assert begun_at(entry, MINUTE - 6) == 0
+    assert begun_at(entry, MINUTE - 5) == 4
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        SavedRate(RateAlgorithm.TOKEN_BUCKET, DeliveryRate(10, MINUTE), spent=(), ahead=0, number=1),
+        SavedRate(RateAlgorithm.SLIDING, DeliveryRate(10, MINUTE), spent=(), ahead=0, number=0),
+    ],
+    ids=["of another algorithm", "of a share that is forgotten"],
+)
+def test_a_row_that_cannot_be_followed_counts_as_all_spent_when_the_server_goes_on(row: SavedRate) -> None:
+    entry = resumed(row)
+
+    assert begun_at(entry, MINUTE - 1) == 0
+    assert begun_at(entry, MINUTE) == 10
+
+
+def test_a_rate_that_grew_since_its_row_has_gained_what_is_spent_already() -> None:
+    row = SavedRate(RateAlgorithm.SLIDING, DeliveryRate(3, MINUTE), spent=((LONG_AGO, 0),), ahead=0, number=1)
+    entry = resumed(row)
+
+    assert begun_at(entry, 0) == 3
+    assert begun_at(entry, MINUTE) == 10
