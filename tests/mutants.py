@@ -56,7 +56,9 @@ QUIET: Final = (
     "-o",
     f"timeout={TEST_SECONDS_MAX}",
 )
-TYPES_ONLY: Final = m.If(test=m.Name("TYPE_CHECKING")) | m.Assign(value=m.Call(func=m.Name("TypeVar")))
+TYPES_ONLY: Final = m.If(test=m.Name("TYPE_CHECKING")) | m.Assign(
+    value=m.Call(func=m.Name("TypeVar") | m.Name("NewType"))
+)
 ZIP: Final = m.Call(func=m.Name("zip"))
 ASSERTED: Final = m.Assert() | m.Arg(keyword=m.Name("strict"))
 KIND: Final = m.ClassDef(bases=[m.ZeroOrMore(), m.Arg(m.Name("Enum")), m.ZeroOrMore()])

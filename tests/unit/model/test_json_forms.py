@@ -33,6 +33,7 @@ def test_an_object_has_the_order_of_its_form_with_the_first_members_first() -> N
 def test_a_form_within_a_form_shows_one_object_or_many_or_what_is_missing() -> None:
     form = JsonForm(answers={"place": JsonField(PLACE, optional=True), "texts": JsonField(PLACE, many=True)})
     assert form.json(Found(None, (Place(1, 2),))) == {"place": None, "texts": [{"line": 1, "at": 2}]}
+    assert form.json(Found(Place(3, 7))) == {"place": {"line": 3, "at": 7}, "texts": []}
 
 
 def test_members_below_an_attribute_show_its_value() -> None:
