@@ -168,7 +168,9 @@ def test_how_to_undo_a_statement_is_told_in_a_sentence(kind: type[Statement]) ->
     assert is_sentence(kind.undo)
 
 
-UNFIT = {AlterKeyspace, Batch, CreateKeyspace, DropKeyspace, Other, Truncate, Use}
+UNFIT: frozenset[type[Statement]] = frozenset(
+    {AlterKeyspace, Batch, CreateKeyspace, DropKeyspace, Other, Truncate, Use}
+)
 
 
 def test_a_migration_has_what_can_be_seen_to_have_run_and_any_other_kind_says_why_it_is_left_out() -> None:
