@@ -242,5 +242,5 @@ def test_a_resolver_is_asked_only_for_hosts_with_labels_that_it_takes(host: str,
 @pytest.mark.parametrize(
     ("host", "port", "text"), [("mx1", 25, "mx1:25"), ("::1", 25, "[::1]:25"), ("192.0.2.1", 587, "192.0.2.1:587")]
 )
-def test_a_host_and_a_port_are_told_apart(host: str, port: int, text: str) -> None:
+def test_a_host_is_split_from_its_port(host: str, port: int, text: str) -> None:
     assert host_and_port(host, port) == text

@@ -70,6 +70,6 @@ def test_recipients_that_come_again_have_one_id_in_any_order() -> None:
     assert put_off_id(WAS, [10, 2]) != put_off_id(WAS, [102])
 
 
-def test_a_key_and_its_texts_are_told_apart_wherever_one_ends() -> None:
+def test_a_key_differs_from_its_texts_wherever_one_ends() -> None:
     ids = [keyed_id("ab", "c"), keyed_id("a", "bc"), keyed_id("abc"), keyed_id("ab", "c", "")]
     assert len(set(ids)) == len(ids)

@@ -48,7 +48,7 @@ def test_a_member_may_have_a_rule_of_its_own_which_sees_what_is_missing_too() ->
     assert form.json(Found(None)) == {"line": "None of a text"}
 
 
-def test_lists_that_are_missing_or_empty_are_told_apart() -> None:
+def test_a_missing_list_differs_from_an_empty_one() -> None:
     form = JsonForm(answers={"texts": JsonField(PLACE, many=True, optional=True)})
 
     assert form.json(Found(None, None)) == {"texts": None}
@@ -56,10 +56,10 @@ def test_lists_that_are_missing_or_empty_are_told_apart() -> None:
 
 
 def test_members_below_an_attribute_are_the_same_but_for_their_place() -> None:
-    told, kept = JsonField(str, "who", attribute=None), JsonField(int, "where", attribute="column", optional=True)
-    below = JsonForm(answers={"by": told, "at": kept, "line": JsonField(int)}).below("place")
+    described, kept = JsonField(str, "who", attribute=None), JsonField(int, "where", attribute="column", optional=True)
+    below = JsonForm(answers={"by": described, "at": kept, "line": JsonField(int)}).below("place")
 
-    assert below["by"] == told
+    assert below["by"] == described
     assert below["at"] == JsonField(int, "where", attribute="place.column", optional=True)
     assert below["line"] == JsonField(int, attribute="place.line")
 

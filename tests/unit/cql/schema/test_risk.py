@@ -164,7 +164,7 @@ def test_a_harmless_statement_is_reported_harmless(statement: Statement) -> None
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.undo], ids=str)
-def test_how_to_undo_a_statement_is_told_in_a_sentence(kind: type[Statement]) -> None:
+def test_how_to_undo_a_statement_is_said_in_a_sentence(kind: type[Statement]) -> None:
     assert is_sentence(kind.undo)
 
 

@@ -99,7 +99,7 @@ def test_what_is_no_value_of_a_type_is_shown_with_the_type(kind: str, values: li
         ("frozen<place>", {"codes": ["a"]}, '"a" is not of type int'),
     ],
 )
-def test_the_first_thing_that_is_wrong_with_a_value_is_told(kind: str, value: JsonValue, problem: str) -> None:
+def test_the_first_thing_that_is_wrong_with_a_value_is_named(kind: str, value: JsonValue, problem: str) -> None:
     assert json_problem(SCHEMA, kind, value) == problem
 
 
