@@ -98,9 +98,20 @@ def small_environment() -> dict[str, str]:
 
 def bare_python(folder: Path, program: str = sys.executable) -> Path:
     file = folder / "python"
-    file.write_text(_BARE.format(libraries=sysconfig.get_path("purelib"), python=program))
+    file.write_text(_BARE.format(libraries=_libraries_in(folder), python=program))
     file.chmod(0o755)
     return file
+
+
+def _libraries_in(folder: Path) -> Path:
+    """A folder of the libraries without mailmend, which an environment may have installed as a wheel."""
+    libraries = folder / "libraries"
+    if not libraries.exists():
+        libraries.mkdir()
+        for entry in Path(sysconfig.get_path("purelib")).iterdir():
+            if not entry.name.startswith("mailmend"):
+                (libraries / entry.name).symlink_to(entry)
+    return libraries
 
 
 @contextmanager
