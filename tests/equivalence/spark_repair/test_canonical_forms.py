@@ -57,6 +57,7 @@ from mailmend.spark_repair.suspects import (
     truth_frame,
 )
 from tests.support.cells import values_of_type
+from tests.support.repairing import truth_row
 from tests.support.thorough import share
 
 pytestmark = pytest.mark.spark
@@ -153,8 +154,10 @@ class Seen(NamedTuple):
 
 @pytest.fixture(scope="module")
 def seen(shared_spark: Callable[[], SparkSession]) -> list[Seen]:
-    """Drawn rows, which Spark reads once for several claims."""
+    """Drawn rows, which Spark reads once for several claims; one is whole, as chance may draw none that is."""
     spark, some = shared_spark(), drawn(pairs(), share(1_000))
+    whole = truth_row()
+    some.append((whole, MESSAGES.mirror.row_of(whole)))
     truths = truth_frame(MESSAGES, frame(spark, IMAP_UID, [truth for truth, _ in some]), accept_torn=False)
     mirrored = placed_frame(MESSAGES, MESSAGES.mirror, frame(spark, MESSAGE_ID, [other for _, other in some]))
     compact = zip(truths.collect(), mirrored.collect(), strict=True)
