@@ -15,7 +15,7 @@ from mailmend.model.projections.declarations import (
     UNION,
     VIEW,
 )
-from mailmend.model.projections.family import Counts, Family
+from mailmend.model.projections.family import Counts, Family, Filter
 from mailmend.model.projections.group import Group
 from mailmend.model.projections.partial_mirror import PartialMirror
 from mailmend.model.projections.projection import Mirror
@@ -56,11 +56,16 @@ def _of_whole_mirrors(misfits: Misfits, path: TomlPath, found: BoundByKind) -> l
     for mirror in found.get(MIRROR, ()):
         if not isinstance(mirror, PartialMirror):
             families.append(Family(mirror))
+    contents = found.get(CONTENT, ())
+    if contents and not families:
+        problem = f"no mirror would report the rows of the truth that {contents[0].name} lacks"
+        mend = f"Declare a {MIRROR} of all rows of the truth too."
+        misfits.note((*path, CONTENT, contents[0].name), problem, mend)
+        return []
     if not families:
         families = _without_mirror(found)
     if not families:
         return []
-    contents = found.get(CONTENT, ())
     if len(contents) > 1:
         mend = "Declare one of them; several tables of contents have no form yet."
         misfits.note((*path, CONTENT, contents[1].name), "a truth has two contents", mend)
@@ -72,23 +77,27 @@ def _of_whole_mirrors(misfits: Misfits, path: TomlPath, found: BoundByKind) -> l
     for word in (COUNT, MAX, MIN):
         for group in found.get(word, ()):
             _place_group(misfits, (*path, word, group.name), group, families)
-    partition = frozenset(families[0].truth.partition_names)
     for filtered in found.get(FILTER, ()):
-        named = frozenset(filtered.key_sources)
-        at = _leading(families, named, partition)
-        if at is None:
-            problem = f"no key of {filtered.name} leads to a row of its truth"
-            listed = ", ".join(sorted(partition))
-            mend = f"Its key needs the truth's {listed}, or all columns of a mirror's key."
-            misfits.note((*path, FILTER, filtered.name), problem, mend)
-        else:
-            families[at] = replace(families[at], filters=(*families[at].filters, filtered))
+        _place_filter(misfits, (*path, FILTER, filtered.name), filtered, families)
     return families
+
+
+def _place_filter(misfits: Misfits, path: TomlPath, filtered: Filter, families: list[Family]) -> None:
+    """Add a filter to the first family in which its key leads to one row of the truth."""
+    whole_key = frozenset(filtered.truth.key_names)
+    at = _leading(families, frozenset(filtered.key_sources), whole_key)
+    if at is None:
+        problem = f"no key of {filtered.name} leads to a row of its truth"
+        listed = ", ".join(sorted(whole_key))
+        mend = f"Its key needs the truth's {listed}, or all columns of a mirror's key."
+        misfits.note(path, problem, mend)
+    else:
+        families[at] = replace(families[at], filters=(*families[at].filters, filtered))
 
 
 def _without_mirror(found: BoundByKind) -> list[Family]:
     """A family of the truth itself, where something other than copies follows from it."""
-    for kind in (FILTER, UNION, COUNT, MAX, MIN, CONTENT):
+    for kind in (FILTER, UNION, COUNT, MAX, MIN):
         for projection in found.get(kind, ()):
             return [Family(TruthItself.of(projection.truth))]
     return []
@@ -122,12 +131,12 @@ def _is_kept_together(group: Group, mirror: Mirror) -> bool:
     return group.key_sources == mirror.key_sources[: len(mirror.table.partition)]
 
 
-def _leading(families: Sequence[Family], named: Columns, partition: Columns) -> int | None:
-    """The family in which a key with these columns of the truth leads to truth rows, by number."""
+def _leading(families: Sequence[Family], named: Columns, whole_key: Columns) -> int | None:
+    """The family in which a key with these columns of the truth leads to a truth row, by number."""
     for at, family in enumerate(families):
         if named.issuperset(family.mirror.key_sources):
             return at
-    if partition <= named:
+    if whole_key <= named:
         return 0
     return None
 

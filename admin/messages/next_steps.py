@@ -99,7 +99,8 @@ def _repair_of_found(summary: RepairResult, asked: str, scope: RunScope) -> list
         else:
             found.update(mendable)
     reasons = _reasons_of_mendable(summary)
-    others = {why: reasons[why] for why in Why if why in _NEEDS_OTHER_OPTIONS and reasons[why]}
+    unmended = _NEEDS_OTHER_OPTIONS | _NEEDS_NEW_VIEW
+    others = {why: reasons[why] for why in Why if why in unmended and reasons[why]}
     may_change = found.total() - sum(others.values())
     if may_change > 0:
         scan = ""

@@ -98,7 +98,8 @@ A `filter` is a table of keys. A copy of some rows, with their cells, is a mirro
 when = { state = "open" }
 ```
 
-Filters, groups and contents may stand next to a mirror, or alone.
+Filters and groups may stand next to a mirror, or alone. A content needs a mirror, which reports the
+rows of the truth that lack it.
 
 ## Computed columns
 
@@ -189,8 +190,8 @@ left while the mirror lacks one of its rows. Spark refuses such values by name: 
 local`.
 
 Without a mirror the groups are partitions of the truth, and the key of a filter has the truth's
-partition key. With a mirror the key of a filter may have all columns of the mirror's key instead,
-and a group may be a partition of the mirror. Groups share the first mirror's scan.
+whole key. With a mirror the key of a filter may have all columns of the mirror's key instead, and a
+group may be a partition of the mirror. Groups share the first mirror's scan.
 
 ## Materialised views
 

@@ -167,7 +167,7 @@ class Places:
             place = self._held[key] = PlaceRows()
         assert isinstance(place, PlaceRows)
         place.add(record)
-        if tag == Tag.TRUTH and not self._judge(place.kind):
+        if tag == Tag.TRUTH and len(place.truths) == 1 and not self._judge(place.kind):
             (self._held[key],) = place.truths
 
     def parts(self) -> Iterator[tuple[Iterator[Suspect], int]]:

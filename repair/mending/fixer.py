@@ -102,18 +102,18 @@ class Mending:
 
     def _read_back(self, batch: list[Finding]) -> list[Finding]:
         """Read the changed rows: HIDDEN where a change does not show."""
-        shown = self._shown(batch)
+        shown = self._read_once(batch)
         for seconds in DERIVED_SECONDS:
             late = [place for place, finding in enumerate(shown) if _may_be_derived_yet(finding)]
             if not late:
                 break
             self.clock.sleep(seconds)
-            again = self._shown([batch[place] for place in late])
+            again = self._read_once([batch[place] for place in late])
             for place, finding in zip(late, again, strict=True):
                 shown[place] = finding
         return self._explained(shown)
 
-    def _shown(self, batch: list[Finding]) -> list[Finding]:
+    def _read_once(self, batch: list[Finding]) -> list[Finding]:
         reads: list[list[Read]] = []
         for finding in batch:
             changes = _made_changes(finding)

@@ -9,8 +9,10 @@ from mailmend.model.projections.conditions import Either, Every, IsNull, Not, On
 from mailmend.model.projections.declaration_file import read_declaration
 from mailmend.model.projections.family import Family
 from mailmend.model.projections.truth_itself import TruthItself
+from mailmend.model.projections.verdicts import Verdict
 from mailmend.model.table import Table, columns
 from mailmend.repair.declared import DoesNotFit, declared_families
+from tests.unit.repair.test_declared_pairs import Shop
 
 REGULAR = "team text, state text, size int, owner uuid, open boolean, tags set<text>, ids set<uuid>"
 USERS = Table("users", columns("user_id uuid", regular=f"{REGULAR}, rate double"))
@@ -140,14 +142,45 @@ def test_what_does_not_fit_is_named(text: str, said: str) -> None:
 
 
 def test_a_truth_without_mirror_leads_to_its_own_rows() -> None:
-    declared = read_declaration(filtered("{}") + "[truth.users.content.profiles]", "shop.toml")
+    declared = read_declaration(filtered("{}"), "shop.toml")
 
     (family,) = declared_families("shop", declared, LIVE)
 
     assert isinstance(family.mirror, TruthItself)
-    assert [projection.name for projection in family.projections] == ["active", "profiles"]
-    assert [table.name for table in family.tables] == ["users", "active", "profiles"]
-    assert set(family.columns_read) == {"users", "active", "profiles"}
+    assert [projection.name for projection in family.projections] == ["active"]
+    assert [table.name for table in family.tables] == ["users", "active"]
+    assert set(family.columns_read) == {"users", "active"}
+
+
+def test_a_content_needs_a_mirror_that_reports_rows_without_it() -> None:
+    declared = read_declaration("[truth.users.content.profiles]", "shop.toml")
+
+    with pytest.raises(DoesNotFit, match="no mirror would report the rows of the truth that profiles lacks"):
+        declared_families("shop", declared, LIVE)
+
+
+def test_a_filter_whose_key_several_rows_of_the_truth_share_is_refused() -> None:
+    events = Table("events", columns("team text", "id uuid", "open boolean"))
+    open_teams = Table("open_teams", columns("team text"))
+    declared = read_declaration("[truth.events.filter.open_teams]\nwhen = { open = true }", "shop.toml")
+
+    with pytest.raises(DoesNotFit, match="Its key needs the truth's id, team, or all columns"):
+        declared_families("shop", declared, Schema((), (events, open_teams)))
+
+
+def test_a_place_of_a_filter_that_two_rows_of_the_truth_claim_ends_no_check() -> None:
+    """Two users with one address, which is the key of the mirror: the mirror reports them."""
+    by_owner = Table("by_owner", columns("owner uuid", regular="user_id uuid"))
+    teams = Table("teams", columns("owner uuid", "team text"))
+    text = "[truth.users.mirror.by_owner]\n[truth.users.filter.teams]\nwhen = {}"
+    live = Schema((), (USERS, by_owner, teams))
+    (family,) = declared_families("shop", read_declaration(text, "shop.toml"), live)
+    shop = Shop(family)
+    for number in (1, 2):
+        shop.put(USERS, {**dict.fromkeys(USERS.names), "user_id": UUID(int=number), "owner": ONE, "team": "a"})
+    shop.put(teams, {"owner": ONE, "team": "a"})
+
+    assert {key: finding.verdict for key, finding in shop.check().items()} == {(ONE,): Verdict.CLASH}
 
 
 def test_a_group_without_mirror_has_to_be_a_partition_of_its_truth() -> None:
