@@ -82,7 +82,12 @@ def _of_whole_mirrors(misfits: Misfits, path: TomlPath, found: BoundByKind) -> l
     return families
 
 
-def _place_filter(misfits: Misfits, path: TomlPath, filtered: Filter, families: list[Family]) -> None:
+def _place_filter(
+    misfits: Misfits,
+    path: TomlPath,
+    filtered: Filter,
+    families: list[Family],
+) -> None:
     """Add a filter to the first family in which its key leads to one row of the truth."""
     whole_key = frozenset(filtered.truth.key_names)
     at = _leading(families, frozenset(filtered.key_sources), whole_key)
