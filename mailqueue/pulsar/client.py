@@ -1,10 +1,11 @@
 """The one door to Pulsar's own client: connections, producers, consumers, readers, its errors.
 
 The client has threads of its own and calls back from them into the event loop. Where that fails, or
-where they run when the interpreter ends, the process dies of SIGABRT: so no call back fails, and
-what is open at the end is shut. A receive that is cancelled loses the message that comes for it,
-until its consumer is closed: so a receive is cancelled only to close its consumer. An
-acknowledgement is sent some 100 ms after it is given, or when its consumer is closed.
+where they run when the interpreter ends, the process dies of SIGABRT: so no call back fails, what
+is open at the end is shut, and the threads are waited for until they have let go of every call
+back. A receive that is cancelled loses the message that comes for it, until its consumer is closed:
+so a receive is cancelled only to close its consumer. An acknowledgement is sent some 100 ms after
+it is given, or when its consumer is closed.
 
 A producer that has lost its broker waits for it up to a minute, longer and longer, and does not say
 why; a new one is answered at once: that the backlog quota is exceeded, for example.
@@ -16,14 +17,16 @@ caller comes as the error of his call.
 
 import asyncio
 import atexit
+import functools
 import os
 import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final, TypeVar
-from weakref import WeakKeyDictionary
+from threading import Event
+from typing import Any, ClassVar, Final, TypeVar
+from weakref import WeakKeyDictionary, WeakSet
 
 import _pulsar
 import pulsar
@@ -153,6 +156,13 @@ GIVEN_BACK_MS: Final = 1_000
 ENDLESS_SECONDS: Final = 2.0
 """How much later than the client's own timeout a message is given up."""
 
+CLOSE_SECONDS_MAX: Final = 2.0
+"""How long the end of the interpreter waits for a client that closes."""
+
+LET_GO_TRIES_MAX: Final = 200
+LET_GO_SECONDS: Final = 0.005
+"""How often and how long the end of the interpreter waits for the threads of closed clients."""
+
 _ONE_KEY: Final = "mailmend"
 
 
@@ -276,14 +286,27 @@ class PulsarClient:
         self._opened = None
         if opened is not None:
             await finished(self._closed(opened))
-            atexit.unregister(opened.shutdown)
+            atexit.unregister(self._end)
 
     async def _closed(self, opened: pulsar_async.Client) -> None:
-        """In a thread, as the library's own asynchronous close calls back from one that may outlive the interpreter."""
+        """Close it in a thread: the library's own calls back from one that may outlive the interpreter."""
         try:
             await asyncio.to_thread(opened._client.close)  # noqa: SLF001 - the one that calls nobody back
         except Exception:  # noqa: BLE001 - it is to end, whatever it says
             opened.shutdown()
+
+    def _end(self) -> None:
+        """Close the client when the interpreter ends and no event loop does so any more.
+
+        Its `shutdown` alone would hold Python's lock, for which a thread may wait that is to end.
+        """
+        if self._opened is None:
+            return
+        closed = Event()
+        client = self._opened._client  # noqa: SLF001 - the library's own needs an event loop
+        client.close_async(_CallBack(_set, closed))
+        if not closed.wait(CLOSE_SECONDS_MAX):
+            self._opened.shutdown()
 
     async def asked(self, asking: Awaitable[T]) -> T:
         try:
@@ -377,7 +400,7 @@ class PulsarClient:
                 logger=pulsar.FileLogger(pulsar.LoggerLevel.Error, os.devnull),
                 **files,
             )
-            atexit.register(self._opened.shutdown)
+            atexit.register(self._end)
         return self._opened
 
 
@@ -488,13 +511,44 @@ def _authentication(settings: PulsarSettings) -> Any:
             return None
 
 
-def _failing_silently(call_back: Callable[..., None]) -> Callable[..., None]:
-    def called_back(*args: Any, **named: Any) -> None:
-        with suppress(RuntimeError):  # the event loop is closed: nobody waits any more
-            call_back(*args, **named)
+class _CallBack(functools.partial[None]):
+    """What a thread of the library calls when an answer has come."""
 
-    return called_back
+    held: ClassVar = WeakSet["_CallBack"]()
+    """The call backs that the library's threads have not let go of."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        self.held.add(self)
+
+    def __call__(self, /, *args: Any, **named: Any) -> None:
+        with suppress(RuntimeError):  # the event loop is closed: no task waits any more
+            super().__call__(*args, **named)
+
+    @classmethod
+    def wait_until_let_go(cls) -> None:
+        """Wait while threads of clients that are closed still have call backs.
+
+        Python ends a thread that asks for its lock too late. A thread in a C++ function that may
+        not be left that way, such as one that destroys a call back, takes the process with it:
+        SIGABRT.
+        The wait has an end, as a client that was connecting forgets a call back now and then.
+        """
+        for _ in range(LET_GO_TRIES_MAX):
+            if not cls.held:
+                return
+            Event().wait(LET_GO_SECONDS)
 
 
-for _name in ("_set_future", "_set_future_v2"):
-    setattr(pulsar_async, _name, _failing_silently(getattr(pulsar_async, _name)))
+def _set(event: Event, _: _pulsar.Result) -> None:
+    event.set()
+
+
+class _Functools:
+    """What the library uses of the module of that name."""
+
+    partial = _CallBack
+
+
+pulsar_async.functools = _Functools
+# What is registered first runs last: by then each client is closed.
+atexit.register(_CallBack.wait_until_let_go)
