@@ -3,10 +3,10 @@
 The first three run at once. Unit tests use a core; integration, conformance and fault tests mostly wait for servers of
 their own. With `--all` those that face Cassandra follow, with ScyllaDB's driver, and those that face Spark, with Spark
 4: at once too, in environments of their own that `make test-all` installs. The lanes with ScyllaDB's driver try the
-wheel, as a user installs it: they run in a folder that has all of the checkout but the package. What the lanes beside
-the shown one print comes at its end, each in one piece. A lane whose process dies goes on with the rest of its tests;
-the last lines say what ran in each, what failed, what did not run, and the command that runs the failures again
-(docs/adr/0054).
+wheel, as a user installs it: they run in a folder that has all of the checkout but the package. They leave the long
+runs to the first three (docs/adr/0077). What the lanes beside the shown one print comes at its end, each in one piece.
+A lane whose process dies goes on with the rest of its tests; the last lines say what ran in each, what failed, what did
+not run, and the command that runs the failures again (docs/adr/0054).
 """
 
 import os
@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from mailmend.model.errors import INTERRUPTED
 from tests.support.installed import WHEEL_ONLY, all_but_the_package
@@ -68,12 +69,14 @@ class Lane:
     Attributes:
         environment: how the name of the environment's folder differs from this one's.
         of_wheel: the environment has the wheel, and the tests import it from there.
+        long_runs: `--all` is for this lane too; without them it takes what `make test` takes.
     """
 
     title: str
     arguments: tuple[str, ...]
     environment: str = ""
     of_wheel: bool = False
+    long_runs: bool = True
 
     @property
     def python(self) -> str:
@@ -92,6 +95,7 @@ EQUIVALENCE = files_of("equivalence")
 FAULTS = files_of("faults")
 FUZZ = files_of("fuzz")
 INTEGRATION = files_of("integration")
+OWN_CLUSTER = files_of("integration", "spark_standalone")
 BUILDING = files_of("integration", "installed", "library_page", "wheel")
 """What builds the wheel itself needs the whole checkout."""
 
@@ -109,17 +113,28 @@ LANES = (
 )
 """The last one is shown while it runs."""
 
+WITH_DRIVER: Final = "-m", "cassandra"
+
 OTHER_LANES = (
     Lane(
         "integration, ScyllaDB's driver, wheel",
-        (*_without(INTEGRATION, *BUILDING), *EQUIVALENCE, *DRILLS, "-m", "cassandra"),
+        (*_without(INTEGRATION, *BUILDING), *EQUIVALENCE, *DRILLS, *WITH_DRIVER),
         "-scylla",
         of_wheel=True,
+        long_runs=False,
     ),
-    Lane("faults, ScyllaDB's driver, wheel", (*FAULTS, *CONFORMANCE, "-m", "cassandra"), "-scylla", of_wheel=True),
+    Lane(
+        "faults, ScyllaDB's driver, wheel",
+        (*FAULTS, *CONFORMANCE, *WITH_DRIVER),
+        "-scylla",
+        of_wheel=True,
+        long_runs=False,
+    ),
+    Lane("Spark's own cluster, ScyllaDB's driver, wheel", OWN_CLUSTER, "-scylla", of_wheel=True),
     Lane("all with Spark, Spark 4", (*ALL_FILES, "-m", "spark"), "-spark4"),
-    Lane("unit, ScyllaDB's driver, wheel", UNIT_WITH_DRIVER, "-scylla", of_wheel=True),
+    Lane("unit, ScyllaDB's driver, wheel", UNIT_WITH_DRIVER, "-scylla", of_wheel=True, long_runs=False),
 )
+"""Long runs are one driver's: what they add are more of the same requests (docs/adr/0077)."""
 
 
 DEATHS_MAX = 5
@@ -167,7 +182,7 @@ class LaneRun:
         if self.lane.of_wheel:
             environment[WHEEL_ONLY] = "1"
             folder = all_but_the_package(self.journal_file.with_suffix(".folder"))
-        command = _command(self.lane, options)
+        command = command_of(self.lane, options)
         with subprocess.Popen(
             command,
             env=environment,
@@ -221,6 +236,7 @@ def summary(runs: Sequence[LaneRun]) -> str:
     left = sum(
         int(found)
         for run in runs
+        if run.lane.long_runs
         for found in re.findall(rf"^(\d+) {re.escape(LEFT_TO_ALL)}", "".join(run.lines), re.MULTILINE)
     )
     lines = ["", f"In all lanes: {left} {LEFT_TO_ALL}"]
@@ -259,8 +275,9 @@ def _run_at_once(runs: Sequence[LaneRun], options: Sequence[str]) -> None:
         sys.stdout.write("".join(run.lines))
 
 
-def _command(lane: Lane, options: Sequence[str]) -> list[str]:
-    return [lane.python, "-m", "pytest", "--durations=12", "-p", "no:cacheprovider", *options, *lane.arguments]
+def command_of(lane: Lane, options: Sequence[str]) -> list[str]:
+    for_it = [option for option in options if lane.long_runs or option != ALL]
+    return [lane.python, "-m", "pytest", "--durations=12", "-p", "no:cacheprovider", *for_it, *lane.arguments]
 
 
 if __name__ == "__main__":

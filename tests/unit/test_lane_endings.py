@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.lanes import Lane, LaneRun, summary
+from tests.lanes import Lane, LaneRun, command_of, summary
+from tests.support.thorough import ALL, LEFT_TO_ALL
 
 INTERRUPTING = """
 import os, signal
@@ -119,3 +120,11 @@ def test_a_lane_that_is_ended_from_outside_ends_behind_a_test_that_swallows_the_
 
     assert _ids([*lane.journal.ended]) == ["test_swallows"], lane.lines
     assert "Did not run, one: test_swallowing.py (1 tests)" in summary([lane])
+
+
+def test_a_lane_without_long_runs_takes_what_make_test_takes(tmp_path: Path) -> None:
+    short = Lane("short", ("tests/unit",), long_runs=False)
+    assert command_of(short, (ALL, "-x")) == command_of(short, ("-x",))
+
+    left = LaneRun(short, tmp_path / "journal", lines=[f"3 {LEFT_TO_ALL}\n"])
+    assert f"In all lanes: 0 {LEFT_TO_ALL}" in summary([left])
