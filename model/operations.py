@@ -53,16 +53,17 @@ class Seen:
         return replace(self, expires_at={name: seconds + left for name, left in self.ttls.items()})
 
     def completed(self, computed: ComputedColumns) -> "Seen":
-        """The row with computed cells; a cell has the times of its source."""
+        """The row with computed cells; of several sources the newest and the first to expire."""
         if not computed:
             return self
         row = {**self.row, **computed_cells(computed, self.row)}
         written_at = dict(self.written_at)
         ttls = dict(self.ttls)
         for name, rule in computed:
-            for times in (written_at, ttls):
-                if rule.source in times and row[name] is not None:
-                    times[name] = times[rule.source]
+            for times, decide in ((written_at, max), (ttls, min)):
+                known = [times[source] for source in rule.sources if source in times]
+                if known and row[name] is not None:
+                    times[name] = decide(known)
         return Seen(row, written_at, ttls)
 
     @property

@@ -327,10 +327,10 @@ class Table:
         rules = dict(self.computed)
         found: dict[str, None] = {}
         for name in names:
-            if name not in rules:
-                found[name] = None
-            elif (source := rules[name].source) is not None:
-                found[source] = None
+            sources: tuple[str, ...] = (name,)
+            if name in rules:
+                sources = rules[name].sources
+            found |= dict.fromkeys(sources)
         return tuple(found)
 
     def completed(self, row: Row) -> Row:

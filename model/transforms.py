@@ -1,4 +1,4 @@
-"""Transforms: how a cell of a copy follows from a cell of its truth. A small closed list. Pure.
+"""Transforms: how a cell of a copy follows from cells of its truth. A small closed list. Pure.
 
 Spark renders the same transforms in `spark_repair.transforms`; `tests/equivalence` proves that both
 give the same cells. Times are in UTC. A null cell gives null, unless the transform has a default.
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from enum import Enum
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from mailmend.model.ids import micros_of
 from mailmend.model.values import CellConstant, constant_text, in_utc
@@ -31,10 +31,10 @@ SIGMA: Final = ("\u03a3", "\u03c3")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transform:
-    """A cell that follows from one cell of the truth.
+    """A cell that follows from one cell of the truth, or from several.
 
     Attributes:
-        source: the truth's column; None for a constant.
+        source: the truth's column; None for a constant, and where there are several.
         type: the CQL type of the result.
         default: what stands for null; None: null stays null.
     """
@@ -43,9 +43,19 @@ class Transform:
     type: str
     default: CellConstant | None = None
 
+    is_total: ClassVar[bool] = True
+    """Whether sources that are not null give a cell that is not null."""
+
     def of(self, cell: Any) -> Any:
         """The result for a cell that is not null; may be null."""
         raise NotImplementedError
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The truth's columns that it follows from; none for a constant."""
+        if self.source is None:
+            return ()
+        return (self.source,)
 
     @property
     def said(self) -> str:
@@ -225,6 +235,8 @@ class JsonCell(Transform):
 
     path: tuple[str, ...]
 
+    is_total: ClassVar[bool] = False
+
     def of(self, cell: Any) -> Any:
         try:
             part = json.loads(cell, parse_constant=_refuse)
@@ -263,6 +275,8 @@ class FieldCell(Transform):
 
     field: str
 
+    is_total: ClassVar[bool] = False
+
     def of(self, cell: Any) -> Any:
         return cell.get(self.field)
 
@@ -284,6 +298,8 @@ class JoinedCell(Transform):
     of_set: bool
     separator: str = ""
 
+    is_total: ClassVar[bool] = False
+
     def of(self, cell: Any) -> Any:
         if not cell:
             return None
@@ -297,6 +313,79 @@ class JoinedCell(Transform):
         if self.separator:
             return f"joined_of({self.source}, {self.separator!r})"
         return f"joined_of({self.source})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinedColumns(Transform):
+    """The texts of several columns as one text; null where one of them is null.
+
+    Attributes:
+        columns: the truth's columns, in the order of their texts.
+        separator: what is between two texts; never empty.
+    """
+
+    source: None = None
+    columns: tuple[str, ...]
+    separator: str
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        return self.columns
+
+    def cell(self, row: Mapping[str, Any]) -> Any:
+        texts: list[str] = []
+        for name in self.columns:
+            text = row.get(name)
+            if text is None:
+                return self.default
+            texts.append(text)
+        return self.separator.join(texts)
+
+    def columns_of(self, text: str | None) -> dict[str, str]:
+        """The columns' texts behind a joined text; empty unless there is one way back."""
+        joined = text or ""
+        places = [at for at in range(len(joined)) if joined.startswith(self.separator, at)]
+        texts = joined.split(self.separator)
+        if len(places) != len(self.columns) - 1 or len(texts) != len(self.columns):
+            return {}
+        return dict(zip(self.columns, texts, strict=True))
+
+    @property
+    def said(self) -> str:
+        return f"joined_columns({', '.join(self.columns)}, {self.separator!r})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrefixCell(Transform):
+    """The one of some prefixes that a text begins with, else an empty text.
+
+    Attributes:
+        prefixes: no prefix begins with another one.
+    """
+
+    prefixes: tuple[str, ...]
+
+    def of(self, cell: Any) -> Any:
+        return self.prefix_of(cell)
+
+    def prefix_of(self, text: str) -> str:
+        return next(filter(text.startswith, self.prefixes), "")
+
+    @property
+    def said(self) -> str:
+        return f"prefix_of({self.source}, {self.prefixes!r})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestCell(PrefixCell):
+    """The text behind its prefix; the whole text where it has none of them."""
+
+    def of(self, cell: Any) -> Any:
+        return cell.removeprefix(self.prefix_of(cell))
+
+    @property
+    def said(self) -> str:
+        return f"rest_of({self.source}, {self.prefixes!r})"
 
 
 class ElementPart(Enum):
@@ -320,6 +409,8 @@ class ElementCell(Transform):
 
     part: ElementPart = ElementPart.ELEMENT
     rule: Transform | None = None
+
+    is_total: ClassVar[bool] = False
 
     def cell(self, row: Mapping[str, Any]) -> Any:  # noqa: ARG002 - a row has many elements
         """Null: a row of the truth has no single element."""

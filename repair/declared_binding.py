@@ -53,7 +53,7 @@ from mailmend.model.table import (
 )
 from mailmend.model.texts import names_instead
 from mailmend.model.toml_places import TomlPath
-from mailmend.model.transforms import ElementCell, Transform
+from mailmend.model.transforms import ElementCell, JoinedColumns, Transform
 from mailmend.repair.declared_assembly import assembled
 from mailmend.repair.declared_computing import bound_transform
 from mailmend.repair.declared_conditions import Misfits, bound_condition
@@ -173,7 +173,7 @@ class Binder:
         elements: CollectionElements | None,
     ) -> Transform:
         """What computes a column: of the collection that is exploded, each of its elements."""
-        if elements is None or rule.source != elements.column.name:
+        if elements is None or elements.column.name not in map(name_of, rule.columns):
             return bound_transform(rule, own, truth, self.live)
         of_one = bound_transform(rule, own, elements.as_one(truth), self.live)
         return ElementCell(source=elements.column.name, type=of_one.type, rule=of_one)
@@ -431,7 +431,10 @@ class Binder:
 
     def _check_way_back(self, pair: _Pair, used: Iterable[str]) -> None:
         """Note a truth whose partition key the projection does not hold."""
-        held = frozenset(used)
+        held = set(used)
+        for column in pair.computed.values():
+            if isinstance(column.computed, JoinedColumns):
+                held.update(column.computed.columns)
         for column in pair.truth.partition:
             if column.name not in held:
                 source = toml_text(column.spelling)

@@ -17,10 +17,14 @@ from mailmend.model.projections.declared_transforms import (
     DIGITS,
     FIELD_OF,
     FORM,
+    JOINED_COLUMNS,
     JOINED_OF,
     JSON_OF,
     LOWER,
+    PREFIX_OF,
+    REST_OF,
     DeclaredTransform,
+    Given,
 )
 from mailmend.model.projections.toml_values import Constant
 from mailmend.model.table import Column, Kind, Table, spellings
@@ -31,8 +35,11 @@ from mailmend.model.transforms import (
     FieldCell,
     HashBucket,
     JoinedCell,
+    JoinedColumns,
     JsonCell,
     LowerCase,
+    PrefixCell,
+    RestCell,
     SameCell,
     TimeBucket,
     TimeUnit,
@@ -97,7 +104,9 @@ def bound_transform(
     default = None
     if declared.default is not None:
         default = _constant(declared.default, own)
-    source = _source(declared, truth)
+    if declared.rule == JOINED_COLUMNS:
+        return _joined_columns(declared, own, truth, default)
+    source = _source(declared.rule, str(declared.of), truth)
     asked = _Asked(declared, own, source, live, _Known(source.name, kind, default))
     return _MAKERS[declared.rule](asked)
 
@@ -157,7 +166,7 @@ class _Asked:
         return TimeBucket(**self.known._asdict(), unit=unit, of_uuid=is_uuid, digits=in_digits)
 
     def crc32(self) -> Transform:
-        buckets = int(self.declared.part or 0)
+        buckets = int(str(self.declared.part))
         self.takes(_HASHED)
         wide = [number for number, bits in _RANGES.items() if buckets <= 2**bits]
         self.gives(wide, f"a number below {buckets:,}")
@@ -186,6 +195,14 @@ class _Asked:
         self.gives({fields[name]}, f"{user_type.spelling}.{spelling}")
         return FieldCell(**self.known._asdict(), field=name)
 
+    def prefix(self) -> Transform:
+        self.takes(TEXT_TYPES)
+        self.gives({self.source_type})
+        kind = PrefixCell
+        if self.rule == REST_OF:
+            kind = RestCell
+        return kind(**self.known._asdict(), prefixes=self.declared.texts)
+
     def joined(self) -> Transform:
         self.takes(_JOINED)
         self.gives(("text",))
@@ -202,6 +219,8 @@ _MAKERS: Final[Mapping[str, Callable[[_Asked], Transform]]] = {
     JSON_OF: _Asked.json,
     FIELD_OF: _Asked.field,
     JOINED_OF: _Asked.joined,
+    PREFIX_OF: _Asked.prefix,
+    REST_OF: _Asked.prefix,
 }
 
 
@@ -212,13 +231,28 @@ def _time_results(unit: TimeUnit) -> list[str]:
     return list(_TIME_RESULTS)
 
 
-def _source(declared: DeclaredTransform, truth: Table) -> Column:
-    spelling = str(declared.of)
+def _joined_columns(
+    declared: DeclaredTransform,
+    own: Column,
+    truth: Table,
+    default: CellConstant | None,
+) -> Transform:
+    _expect(own, f"the result of {declared.rule}", ("text",))
+    names = []
+    for spelling in declared.columns:
+        source = _source(declared.rule, spelling, truth)
+        _expect(source, declared.rule, TEXT_TYPES)
+        names.append(source.name)
+    separator = str(declared.part)
+    return JoinedColumns(type="text", columns=tuple(names), separator=separator, default=default)
+
+
+def _source(rule: str, spelling: str, truth: Table) -> Column:
     if name_of(spelling) not in truth:
         mend = names_instead(spelling, [column.spelling for column in truth.columns])
         raise WrongUse(f"{truth.spelling} has no column {spelling}", mend=mend)
     column = truth.column(name_of(spelling))
-    is_refused = column.is_collection and declared.rule != JOINED_OF
+    is_refused = column.is_collection and rule != JOINED_OF
     if column.kind is Kind.STATIC or is_refused:
         shown = f"{truth.spelling}.{column.spelling}"
         problem = f"{shown} computes nothing: it is static, or a collection of several cells"
@@ -234,8 +268,10 @@ def _expect(column: Column, what: str, kinds: Collection[str]) -> None:
         raise WrongUse(problem, mend=f"It takes: {listed}.")
 
 
-def _constant(value: Constant, own: Column) -> CellConstant:
-    found = constant_of(normal_type(own.type), value)
+def _constant(value: Given, own: Column) -> CellConstant:
+    found = None
+    if not isinstance(value, tuple):
+        found = constant_of(normal_type(own.type), value)
     if found is None:
         mend = f"Write {CONSTANTS_OF.get(own.type, 'no constant for this type')}."
         raise WrongUse(f"{value!r} is not a value of {own.spelling} ({own.type})", mend=mend)

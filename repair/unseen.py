@@ -82,23 +82,31 @@ def _of_parts(mirror: Mirror) -> Iterator[Unseen]:
 
 def _of_key(projection: Projection) -> Iterator[Unseen]:
     truth = projection.truth
-    asked = [_may_be_null(truth, name) for name in projection.key_sources]
-    outside = dict.fromkeys(filter(None, asked))
+    outside: dict[str, None] = {}
+    for name in projection.key_sources:
+        outside |= dict.fromkeys(_may_be_null(truth, name))
     if outside:
         listed = " or ".join(outside)
         why = f"a row of {truth.spelling} without {listed} has no row there"
         yield Unseen(projection.name, why)
 
 
-def _may_be_null(truth: Table, name: str) -> str | None:
-    """The column without which a part of a key is null; None where it never is."""
+def _may_be_null(truth: Table, name: str) -> tuple[str, ...]:
+    """The columns without which a part of a key is null; none where it never is."""
     column = truth.column(name)
     rule = column.computed
-    if rule is not None and rule.default is None and rule.source is not None:
-        return _may_be_null(truth, rule.source) or name
-    if rule is not None or column.in_key:
-        return None
-    return name
+    if rule is None:
+        if column.in_key:
+            return ()
+        return (name,)
+    if rule.default is not None or not rule.sources:
+        return ()
+    outside: list[str] = []
+    for source in rule.sources:
+        outside += _may_be_null(truth, source)
+    if rule.is_total:
+        return tuple(outside)
+    return tuple(outside) or (name,)
 
 
 def _of_group(group: Group) -> Iterator[Unseen]:

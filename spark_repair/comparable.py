@@ -55,7 +55,7 @@ def _problems(family: Family) -> Iterator[str]:
         yield from _other_than(EXPLODED, mirror.truth, [mirror.truth.column(mirror.collection)])
     for name, rule in mirror.truth.computed:
         if not is_rendered(rule):
-            yield f"{mirror.truth.spelling}.{rule.source} by {name}"
+            yield f"{mirror.truth.spelling}.{', '.join(rule.sources)} by {name}"
 
 
 def _other_than(known: frozenset[str], table: Table, columns: Iterable[Column]) -> Iterator[str]:

@@ -155,9 +155,7 @@ def read_cell(rule: Transform | None, name: str) -> Expression:
     """A column of the server, or a computed one."""
     if rule is None:
         return sf.col(name)
-    if rule.source is None:
-        return rendered(rule, None)
-    return rendered(rule, sf.col(rule.source))
+    return rendered(rule, *map(sf.col, rule.sources))
 
 
 def opened(reader: DataFrameReader, retries: Retries | None = None) -> DataFrame:

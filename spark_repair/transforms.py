@@ -4,7 +4,7 @@ Instants are numbers of milliseconds here, so that no time zone has an effect.
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Final
 from uuid import UUID
@@ -21,8 +21,11 @@ from mailmend.model.transforms import (
     FieldCell,
     HashBucket,
     JoinedCell,
+    JoinedColumns,
     JsonCell,
     LowerCase,
+    PrefixCell,
+    RestCell,
     SameCell,
     TimeBucket,
     TimeUnit,
@@ -50,14 +53,18 @@ def is_rendered(transform: Transform) -> bool:
     return not isinstance(transform, JsonCell)
 
 
-def rendered(transform: Transform, source: Expression | None) -> Expression:
-    """The computed cell; `source` is None for a constant."""
-    if isinstance(transform, ConstantCell):
-        return _literal(transform.value, transform.type)
-    if isinstance(transform, ElementCell):
-        return sf.lit(None).cast("string")
-    assert source is not None, "a transform other than a constant has a source"
-    found = _of(transform, source)
+def rendered(transform: Transform, *sources: Expression) -> Expression:
+    """The computed cell; `sources` are the cells of the transform's sources."""
+    match transform:
+        case ConstantCell():
+            return _literal(transform.value, transform.type)
+        case ElementCell():
+            return sf.lit(None).cast("string")
+        case JoinedColumns():
+            found = _joined(sources, transform.separator)
+        case _:
+            (source,) = sources
+            found = _of(transform, source)
     if transform.default is not None:
         return sf.coalesce(found, _literal(transform.default, transform.type))
     return found
@@ -70,7 +77,7 @@ def rendered_element(transform: ElementCell, element: Expression) -> Expression:
     return rendered(transform.rule, element)
 
 
-def _of(transform: Transform, cell: Expression) -> Expression:
+def _of(transform: Transform, cell: Expression) -> Expression:  # noqa: PLR0911 - one for each kind
     match transform:
         case SameCell():
             return cell
@@ -83,6 +90,11 @@ def _of(transform: Transform, cell: Expression) -> Expression:
             return number.cast(_SPARK_TYPES[transform.type])
         case FieldCell(field=field):
             return cell.getField(field)
+        case RestCell(prefixes=prefixes):
+            length = sf.length(_prefix(cell, prefixes))
+            return cell.substr(length + 1, sf.length(cell))
+        case PrefixCell(prefixes=prefixes):
+            return _prefix(cell, prefixes)
         case JoinedCell(of_set=of_set, separator=separator):
             texts = cell
             if of_set:
@@ -90,6 +102,23 @@ def _of(transform: Transform, cell: Expression) -> Expression:
             return sf.when(sf.size(cell) > 0, sf.array_join(texts, separator))
         case _:
             raise NotImplementedError(type(transform).__name__)
+
+
+def _joined(texts: Iterable[Expression], separator: str) -> Expression:
+    """Null where a text is null, as `concat` has it."""
+    first, *others = texts
+    between = sf.lit(separator)
+    parts = [first]
+    for text in others:
+        parts += [between, text]
+    return sf.concat(*parts)
+
+
+def _prefix(cell: Expression, prefixes: Iterable[str]) -> Expression:
+    found = sf.lit("")
+    for prefix in prefixes:
+        found = sf.when(cell.startswith(prefix), sf.lit(prefix)).otherwise(found)
+    return sf.when(cell.isNotNull(), found)
 
 
 def _literal(value: CellConstant, cql_type: str) -> Expression:

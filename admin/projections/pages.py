@@ -112,11 +112,17 @@ computed = { mail = { lower = "email", default = "unknown" }, source = { constan
 
 [truth.grants.mirror.grants_by_person]
 computed = { rights = { joined_of = "rights", default = "" } }
+
+[truth.aliases.mirror.aliases_by_target.computed]
+kind = { prefix_of = "target", prefixes = ["alias:", "group:"] }
+target = { rest_of = "target", prefixes = ["alias:", "group:"] }
+address = { joined_columns = ["name", "domain"], separator = "@" }
 ```
 
-A column of a projection, also one of its key, may be computed from one column of the truth. The
-truth's partition key has to be in the projection as it is, because a computed value does not lead
-back to its truth. Null gives null; with `default` it gives that constant. Times are in UTC.
+A column of a projection, also one of its key, may be computed from columns of the truth. The
+truth's partition key has to be in the projection as it is, or in `joined_columns`: no other
+computed value leads back to its truth. Null gives null; with `default` it gives that constant.
+Times are in UTC.
 
 @TRANSFORMS@
 The form of an hour, day, month or year follows from the type of the column: a `timestamp` or `date`
@@ -134,6 +140,12 @@ the text between two elements; without it the elements follow each other directl
 collection without elements give null, or the default. The joined text has the time of the
 collection's newest element, and lives as long as the element that expires last. Where elements
 expire at different times, the text is wrong from the first of them on, until a later check.
+
+`joined_columns` takes columns that are texts, and gives null where one of them is null. A joined
+text leads back to its truth where it has no more separators than there are columns to part. A row
+with more of them is checked with its table; a repair of that row alone (`--key`) leaves it.
+`prefix_of` gives the prefix that the text begins with, or an empty text; `rest_of` gives the text
+behind it. No prefix may begin with another one, so their order has no effect.
 
 ## A row for each element
 
@@ -233,7 +245,7 @@ instead.
 |---|---|
 | a table or column that the keyspace does not have | the message names the most similar one |
 | a key column of the projection without a column of the truth | the key of a row would be unknown |
-| a projection without the truth's plain partition key | no row of it would lead back to its truth |
+| a projection without the truth's partition key | no row of it would lead back to its truth |
 | a computed column whose type does not go with its transform | the message lists the types |
 | an `explode` whose key has no part of the element | all elements of a row would have one key |
 | two columns of different types | no value of one is a value of the other |

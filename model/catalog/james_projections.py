@@ -2,10 +2,13 @@
 
 Only tables whose rows a rule can tell are here; `left_tables` names the others, with the reason.
 Rights are the characters of the set in alphabetical order; groups, negative keys and special names
-have no row. Source: CassandraUserMailboxRightsDAO, CassandraACLDAOV2, MailRepository's keys DAO, in
-James 3.8.1, 3.9.0 and 20bf8083 (August 2026).
+have no row. A mapping is kept by its type and value, next to a user (or *) at a domain. Source:
+CassandraUserMailboxRightsDAO, CassandraACLDAOV2, MailRepository's keys DAO,
+CassandraMappingsSourcesDAO, MappingSource and Mapping.Type, in James 3.8.1, 3.9.0 and 20bf8083
+(August 2026).
 """
 
+import json
 from typing import Final
 
 from mailmend.model.catalog.james_tables import ACL
@@ -15,6 +18,9 @@ from mailmend.model.projections.declarations import Declaration
 
 JAMES: Final = "james"
 """The name of this declaration where a file is expected."""
+
+_KINDS: Final = ("regex:", "domain:", "domainAlias:", "error:", "forward:", "group:", "alias:")
+"""What James writes before a mapping of each type; an address has no prefix."""
 
 JAMES_TEXT: Final = """
 [truth.aclv2.mirror.UserMailboxACL]
@@ -26,7 +32,12 @@ not = ["anybody", "anyone", "authenticated", "owner"]
 starts_not = ["-", "$"]
 
 [truth.mailRepositoryContentV2.mirror.mailRepositoryKeys]
-"""
+
+[truth.rrt.mirror.mappings_sources.computed]
+mapping_type = { prefix_of = "mapping", prefixes = @PREFIXES@ }
+mapping_value = { rest_of = "mapping", prefixes = @PREFIXES@ }
+source = { joined_columns = ["user", "domain"], separator = "@" }
+""".replace("@PREFIXES@", json.dumps(_KINDS))
 
 
 _OLD_ACL: Final = "acl"

@@ -82,7 +82,7 @@ LEFT_TABLES: Final = (
     LeftTable("quotaCurrentValue", f"{_TRUTH}, uploadsV2, sieve", "RecomputeCurrentQuotas"),
     LeftTable("currentQuota", _TRUTH, "RecomputeCurrentQuotas"),
     LeftTable("pop3metadata", _TRUTH, "fixPop3Inconsistencies"),
-    LeftTable("mappings_sources", "rrt", "SolveInconsistencies (of mappings)"),
+    LeftTable("mappings_sources", "rrt", check=_DECLARED),
     LeftTable("filters_projection", EVENT_STORE.spelling, "populateFilteringProjection"),
     LeftTable("taskExecutionDetailsProjection", EVENT_STORE.spelling),
     LeftTable("sieve_active", "names of scripts in sieve"),

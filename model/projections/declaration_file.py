@@ -69,9 +69,11 @@ from mailmend.model.projections.declarations import (
 from mailmend.model.projections.declared_transforms import (
     COMPUTED_MEND,
     DEFAULT,
+    LISTED,
     RULE_OF,
     WORDS,
     DeclaredTransform,
+    Given,
 )
 from mailmend.model.projections.toml_values import Constant
 from mailmend.model.texts import Place, names_instead, place_of
@@ -369,22 +371,35 @@ def _transform(node: Node) -> DeclaredTransform | None:
     if len(words) != 1:
         return None
     rule = RULE_OF[words[0]]
-    values = {}
+    values: dict[str, Given | None] = {}
     for name, part in parts.items():
         if name not in (rule.word, rule.part, DEFAULT):
             mend = names_instead(name, list(filter(None, (rule.part, DEFAULT))), "It may have")
             part.note(f"{rule.word} has no {name!r}", mend)
-        elif not isinstance(part.value, bool | int | str):
-            part.note(f"{name} is neither a text, a whole number nor a boolean", COMPUTED_MEND)
         else:
-            values[name] = part.value
-    if rule.word not in values:
+            values[name] = _given(part)
+    of = values.get(rule.word)
+    if of is None:
         return None
     needed = None
     if rule.part != DEFAULT:
         needed = values.get(rule.part)
-    default = values.get(DEFAULT)
-    return node.made(lambda: DeclaredTransform(rule.word, values[rule.word], needed, default))
+    default: Any = values.get(DEFAULT)
+    return node.made(lambda: DeclaredTransform(rule.word, of, needed, default))
+
+
+def _given(node: Node) -> Given | None:
+    """What is written behind a word or a part of a transform; None where it is refused."""
+    value = node.value
+    if isinstance(value, list) and node.name in LISTED:
+        if all(isinstance(item, str) for item in value):
+            return tuple(value)
+        node.note(f"{node.name} has something other than texts", COMPUTED_MEND)
+        return None
+    if isinstance(value, bool | int | str):
+        return value
+    node.note(f"{node.name} is neither a text, a whole number nor a boolean", COMPUTED_MEND)
+    return None
 
 
 def _names(node: Node) -> Iterator[str]:

@@ -52,7 +52,9 @@ from mailmend.model.projections.declared_transforms import (
     DIGITS,
     FIELD,
     FORM,
+    JOINED_COLUMNS,
     PATH,
+    PREFIXES,
     RULES,
     SEPARATOR,
 )
@@ -117,7 +119,9 @@ _PARTS: Final[Mapping[str, JsonSchema]] = {
     DEFAULT: _CONSTANT,
     FORM: {"const": DIGITS},
     SEPARATOR: {"type": "string"},
+    PREFIXES: {**list_schema(_BEGINNING), "minItems": 1, "uniqueItems": True},
 }
+_SEVERAL_NAMES: Final[JsonSchema] = {**list_schema(NAME.schema), "minItems": 2, "uniqueItems": True}
 TRANSFORM: Final = "transform"
 
 
@@ -132,6 +136,8 @@ def _transforms() -> JsonSchema:
             parts[DEFAULT] = _CONSTANT
         if rule.part:
             parts[rule.part] = _PARTS[rule.part]
+        if rule.word == JOINED_COLUMNS:
+            parts |= {JOINED_COLUMNS: _SEVERAL_NAMES, SEPARATOR: _BEGINNING}
         needed = [rule.word, *filter(None, [rule.needs])]
         forms.append(described(rule.meaning, {**object_schema(parts), "required": needed}))
     return {"anyOf": forms}

@@ -38,6 +38,7 @@ from mailmend.model.projections.verdicts import (
     why_kept,
 )
 from mailmend.model.table import Column, Key, Row, Table, cells_agree, rows_agree
+from mailmend.model.transforms import JoinedColumns
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +236,8 @@ class Mirror(Projection):
     """Each projection column that is written, with the truth column behind it."""
     back: tuple[tuple[str, str | None], ...] = field(init=False, repr=False, compare=False)
     """Each column of the truth that a server has, with the projection column that holds it."""
+    joined: tuple[tuple[str, JoinedColumns], ...] = field(init=False, repr=False, compare=False)
+    """Each projection column whose text leads back to several columns of the truth."""
 
     verdicts: ClassVar = MIRROR_VERDICTS
     is_copy: ClassVar[bool] = True
@@ -259,6 +262,13 @@ class Mirror(Projection):
             else:
                 back.append((name, None))
         object.__setattr__(self, "back", tuple(back))
+        rules = dict(self.truth.computed)
+        joined: list[tuple[str, JoinedColumns]] = []
+        for name, source in sources:
+            rule = rules.get(source)
+            if isinstance(rule, JoinedColumns):
+                joined.append((name, rule))
+        object.__setattr__(self, "joined", tuple(joined))
 
     @property
     def truth_names(self) -> dict[str, str]:
@@ -294,6 +304,10 @@ class Mirror(Projection):
             row[name] = None
             if own is not None:
                 row[name] = projected.get(own)
+        for own, rule in self.joined:
+            for name, text in rule.columns_of(projected.get(own)).items():
+                if row[name] is None:
+                    row[name] = text
         return row
 
     def agree(self, truth: Row, projection: Row) -> bool:

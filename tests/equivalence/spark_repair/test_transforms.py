@@ -30,8 +30,11 @@ from mailmend.model.transforms import (
     FieldCell,
     HashBucket,
     JoinedCell,
+    JoinedColumns,
     JsonCell,
     LowerCase,
+    PrefixCell,
+    RestCell,
     SameCell,
     TimeBucket,
     TimeUnit,
@@ -63,6 +66,7 @@ KINDS: dict[str, DataType] = {
     "address": ADDRESS,
     "rights": ArrayType(StringType()),
     "steps": ArrayType(StringType()),
+    "mapping": StringType(),
 }
 INSTANTS = (
     st.datetimes()
@@ -82,6 +86,7 @@ def born_at(ticks: int) -> UUID:
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=3) | st.sampled_from(
     ["", "a", "Z", "é", "\ue000", "\uffee", "\U0001f600", "\U00010000", "+"]
 )
+PREFIXES = ("a:", "aB:", "é", "\U0001f600%", "'")
 ROWS = st.fixed_dictionaries(
     {
         "letters": st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=8),
@@ -92,6 +97,7 @@ ROWS = st.fixed_dictionaries(
         | st.fixed_dictionaries({"city": st.none() | st.text(st.just("a")), "zip": st.none() | st.integers(0, 9)}),
         "rights": st.none() | st.frozensets(TEXTS, max_size=6),
         "steps": st.none() | st.lists(TEXTS, max_size=4).map(tuple),
+        "mapping": st.none() | st.builds(str.__add__, st.sampled_from(["", *PREFIXES]), TEXTS),
     }
 )
 RESULTS = ["timestamp", "date", "text", "bigint", "int"]
@@ -126,6 +132,12 @@ TRANSFORMS: list[Transform] = [
     JoinedCell(source="rights", type="text", of_set=True, separator="%$", default=""),
     JoinedCell(source="steps", type="text", of_set=False, separator="+"),
     JoinedCell(source="steps", type="text", of_set=False, default="none"),
+    JoinedColumns(type="text", columns=("letters", "mapping"), separator="@"),
+    JoinedColumns(type="text", columns=("mapping", "letters", "mapping"), separator="%$", default="none"),
+    PrefixCell(source="mapping", type="text", prefixes=PREFIXES),
+    PrefixCell(source="mapping", type="text", prefixes=PREFIXES, default="none"),
+    RestCell(source="mapping", type="text", prefixes=PREFIXES),
+    RestCell(source="mapping", type="text", prefixes=PREFIXES, default="none"),
 ]
 
 
@@ -150,10 +162,8 @@ def computed_by_spark(
     frame = spark.createDataFrame([tuple(for_spark(row[name]) for name in KINDS) for row in rows], schema)
     columns = []
     for number, transform in enumerate(transforms):
-        source = None
-        if transform.source is not None:
-            source = cell_of(transform.source)
-        columns.append(rendered(transform, source).alias(str(number)))
+        sources = map(cell_of, transform.sources)
+        columns.append(rendered(transform, *sources).alias(str(number)))
     return [[from_spark(cell) for cell in found] for found in frame.select(*columns).collect()]
 
 

@@ -95,6 +95,8 @@ KINDS = ("mirror", "filter", "union", "count", "content", "max", "min", "explode
 PAIRS = st.lists(st.tuples(NAMES, NAMES), min_size=1, max_size=3, unique_by=lambda pair: pair[0]).map(tuple)
 KEYS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="."), min_size=1, max_size=3)
 
+PREFIXES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=3)
+
 
 @st.composite
 def transforms(draw: st.DrawFn) -> DeclaredTransform:  # noqa: PLR0911 - one for each kind
@@ -115,6 +117,12 @@ def transforms(draw: st.DrawFn) -> DeclaredTransform:  # noqa: PLR0911 - one for
             return DeclaredTransform("field_of", draw(NAMES), draw(NAMES), default)
         case "joined_of":
             return DeclaredTransform("joined_of", draw(NAMES), draw(st.none() | TEXTS), default)
+        case "joined_columns":
+            names = draw(st.lists(NAMES, min_size=2, max_size=3, unique=True))
+            return DeclaredTransform("joined_columns", tuple(names), draw(PREFIXES), default)
+        case "prefix_of" | "rest_of" as word:
+            prefixes = draw(st.lists(PREFIXES, min_size=1, max_size=3, unique_by=lambda text: text[0]))
+            return DeclaredTransform(word, draw(NAMES), tuple(prefixes), default)
         case word:
             return DeclaredTransform(word, draw(NAMES), None, default)
 
@@ -259,6 +267,21 @@ TEST = "[truth.a.filter.b]\nwhen = "
             'separator = ","',
         ),
         (COMPUTED + "{ a = { joined_of = 'b', path = 'c' } }", 2, 37, "joined_of has no 'path'", "separator, default"),
+        (
+            COMPUTED + "{ a = { joined_columns = ['b'], separator = '@' } }",
+            2,
+            14,
+            "does not name several",
+            "two columns",
+        ),
+        (COMPUTED + "{ a = { joined_columns = 'b', separator = '@' } }", 2, 14, "does not name several", "two columns"),
+        (COMPUTED + "{ a = { joined_columns = ['b', 'B'], separator = '@' } }", 2, 14, "does not name several", "once"),
+        (COMPUTED + "{ a = { joined_columns = ['b', 'c'] } }", 2, 14, "separator is not a text: None", '"@"'),
+        (COMPUTED + "{ a = { joined_columns = ['b', 1] } }", 2, 20, "joined_columns has something other", "day_of"),
+        (COMPUTED + "{ a = { lower = ['b', 'c'] } }", 2, 20, "lower is neither a text", "day_of"),
+        (COMPUTED + "{ a = { prefix_of = 'b' } }", 2, 14, "prefixes is no list of texts: None", '["a:", "b:"]'),
+        (COMPUTED + "{ a = { rest_of = 'b', prefixes = 'x' } }", 2, 14, "prefixes is no list of texts: 'x'", "a:"),
+        (COMPUTED + "{ a = { rest_of = 'b', prefixes = ['x', 'xy'] } }", 2, 14, "'xy' begins with another one", "a:"),
         (COMPUTED + "{ a = { column = 'b' } }", 2, 14, "a column is computed by nothing", "Name a default"),
         (
             COMPUTED + "{ a = { constant = 1, default = 2 } }",

@@ -9,14 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mailmend.model.operations import Seen
 from mailmend.model.table import Table, columns, computed_column
 from mailmend.model.transforms import (
     ConstantCell,
     FieldCell,
     HashBucket,
     JoinedCell,
+    JoinedColumns,
     JsonCell,
     LowerCase,
+    PrefixCell,
+    RestCell,
     SameCell,
     TimeBucket,
     TimeUnit,
@@ -161,6 +165,52 @@ def test_a_joined_set_is_in_the_order_of_its_bytes(texts: frozenset[str]) -> Non
     assert joined == b"".join(sorted(text.encode() for text in texts))
 
 
+ADDRESS = JoinedColumns(type="text", columns=("name", "domain"), separator="@")
+
+
+@pytest.mark.parametrize(
+    ("name", "domain", "joined"),
+    [("ann", "x.org", "ann@x.org"), ("", "", "@"), (None, "x.org", None), ("ann", None, None)],
+)
+def test_texts_of_columns_are_joined(name: str | None, domain: str | None, joined: str | None) -> None:
+    assert ADDRESS.cell({"name": name, "domain": domain}) == joined
+
+
+def test_a_default_stands_for_a_column_that_is_null() -> None:
+    assert replace(ADDRESS, default="none").cell({"name": "ann", "domain": None}) == "none"
+
+
+@given(st.text("a@"), st.text("b@"), st.sampled_from(["@", "@@", "a@"]))
+def test_a_joined_text_leads_back_to_its_columns_or_nowhere(first: str, second: str, separator: str) -> None:
+    rule = JoinedColumns(type="text", columns=("a", "b"), separator=separator)
+    row = {"a": first, "b": second}
+    assert rule.columns_of(rule.cell(row)) in (row, {})
+
+
+@given(st.text("ab"), st.text("ab"), st.text("ab"))
+def test_a_text_with_one_way_back_leads_back(first: str, second: str, third: str) -> None:
+    rule = JoinedColumns(type="text", columns=("a", "b", "c"), separator="%@")
+    row = {"a": first, "b": second, "c": third}
+    assert rule.columns_of(rule.cell(row)) == row
+
+
+@pytest.mark.parametrize("text", [None, "", "ann", "a@b@x.org"])
+def test_a_text_without_one_way_back_leads_nowhere(text: str | None) -> None:
+    assert ADDRESS.columns_of(text) == {}
+
+
+KINDS = ("alias:", "group:")
+
+
+@pytest.mark.parametrize(
+    ("text", "prefix", "rest"),
+    [("alias:a", "alias:", "a"), ("group:", "group:", ""), ("aalias:", "", "aalias:"), ("", "", "")],
+)
+def test_a_text_is_cut_behind_its_prefix(text: str, prefix: str, rest: str) -> None:
+    assert PrefixCell(source="a", type="text", prefixes=KINDS).of(text) == prefix
+    assert RestCell(source="a", type="text", prefixes=KINDS).of(text) == rest
+
+
 DIFFERENT = [
     ConstantCell(source=None, type="text", value="1"),
     ConstantCell(source=None, type="int", value=1),
@@ -186,6 +236,12 @@ DIFFERENT = [
     JoinedCell(source="name", type="text", of_set=True, separator="a) or b"),
     JoinedCell(source="name", type="text", of_set=True, separator="a", default="b)"),
     JoinedCell(source="name", type="text", of_set=True, separator="'"),
+    JoinedColumns(type="text", columns=("name", "other"), separator="a"),
+    JoinedColumns(type="text", columns=("other", "name"), separator="a"),
+    JoinedColumns(type="text", columns=("name", "other"), separator="b"),
+    PrefixCell(source="name", type="text", prefixes=("a.", "b")),
+    PrefixCell(source="name", type="text", prefixes=("b", "a.")),
+    RestCell(source="name", type="text", prefixes=("a.", "b")),
 ]
 
 
@@ -207,6 +263,17 @@ def test_a_computed_column_is_no_column_of_the_server() -> None:
     assert table.names == ("id", "name", "lower(name)")
     assert [column.name for column in table.regular] == ["name"]
     assert table.stored(table.names) == ("id", "name")
+
+
+def test_a_column_of_several_is_read_with_all_of_them() -> None:
+    table = USERS.with_columns((*USERS.columns, *columns("", regular="domain text"), computed_column(ADDRESS)))
+    assert table.stored((ADDRESS.name,)) == ("name", "domain")
+
+
+def test_a_cell_of_several_is_as_new_as_the_newest_and_lives_as_long_as_the_first_to_expire() -> None:
+    times = {"name": 5, "domain": 7}
+    seen = Seen({"name": "ann", "domain": "x.org"}, times, ttls=times).completed(((ADDRESS.name, ADDRESS),))
+    assert (seen.written_at[ADDRESS.name], seen.ttls[ADDRESS.name]) == (7, 5)
 
 
 def test_a_row_is_completed() -> None:

@@ -72,6 +72,10 @@ def computed_as(rule: str, own: str = "mail") -> Misfit:
         ('{ joined_of = "sizes" }', "sizes is of type set<int>, and joined_of needs another one", "list<text>"),
         ('{ joined_of = "tgs" }', "events has no column tgs", "Did you mean 'tags'?"),
         ('{ joined_of = "tags", default = 3 }', "3 is not a value of mail (text)", "Write a text."),
+        ('{ joined_columns = ["email", "dok"], separator = "@" }', "events has no column dok", "Did you mean 'doc'?"),
+        ('{ joined_columns = ["email", "at"], separator = "@" }', "at is of type timestamp", "It takes: text"),
+        ('{ joined_columns = ["email", "tags"], separator = "@" }', "events.tags computes nothing", "one cell"),
+        ('{ prefix_of = "at", prefixes = ["a"] }', "at is of type timestamp, and prefix_of", "It takes: text"),
         ('{ field_of = "place", field = "city" }', "which is no frozen user type", "Types: address."),
         ('{ field_of = "address", field = "town" }', "address has no field town", "city"),
         ('{ field_of = "address", field = "zip" }', "mail is of type text, and address.zip", "int"),
@@ -93,6 +97,15 @@ def test_joined_texts_are_a_text() -> None:
 def test_an_hour_is_no_date() -> None:
     misfit = refused(HEADER + COMPUTED.replace("day_of", "hour_of"))
     assert misfit.problem == "day is of type date, and the result of hour_of needs another one"
+
+
+@pytest.mark.parametrize(
+    "rule", ['{ joined_columns = ["email", "doc"], separator = "@" }', '{ rest_of = "email", prefixes = ["a"] }']
+)
+def test_a_text_is_no_number(rule: str) -> None:
+    misfit = refused(HEADER + COMPUTED.replace('{ crc32_of = "id", buckets = 4 }', rule))
+    assert "bucket is of type int, and the result of" in misfit.problem
+    assert misfit.mend == "It takes: text."
 
 
 def test_digits_are_a_text() -> None:

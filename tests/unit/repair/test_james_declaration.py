@@ -16,7 +16,7 @@ from mailmend.model.projections.family import Family
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.model.table import Key, Row, Table, columns
 from mailmend.repair.declared import declared_families
-from tests.support.james_repositories import CONTENTS, KEYS
+from tests.support.james_declared import CONTENTS, KEYS, MAPPINGS, SOURCES
 from tests.unit.repair.test_declared_pairs import Shop
 
 MAILBOX = UUID("6e1aea00-e509-11f1-b512-b9fb9d6f173b")
@@ -30,7 +30,7 @@ def served(table: Table) -> Table:
 
 RIGHTS, OPENED = map(served, (ACL, USER_MAILBOX_ACL))
 MAILS, LISTED = map(served, (CONTENTS, KEYS))
-LIVE = Schema((), (RIGHTS, OPENED, MAILS, LISTED))
+LIVE = Schema((), (RIGHTS, OPENED, MAILS, LISTED, MAPPINGS, SOURCES))
 
 
 def declared() -> Declaration:
@@ -118,12 +118,72 @@ def test_a_keyspace_without_such_tables_is_refused_with_their_names() -> None:
     assert "usermailboxacl, mailrepositorykeys" in str(caught.value)
 
 
-@pytest.mark.parametrize(("version", "names"), [(0, {"mailrepositorykeys"}), (9, {"mailrepositorykeys"}), (10, None)])
-def test_rights_are_left_while_james_keeps_them_in_its_older_table(version: int, names: set[str] | None) -> None:
+@pytest.mark.parametrize(("version", "is_left"), [(0, True), (9, True), (10, False)])
+def test_rights_are_left_while_james_keeps_them_in_its_older_table(version: int, is_left: bool) -> None:
     """Up to version 9 aclv2 is empty: all rows of UserMailboxACL would look left behind."""
     older = Table("acl", columns("id timeuuid", regular="acl text, version bigint"))
     live = replace(LIVE, tables=(*LIVE.tables, older))
 
     found = in_keyspace(declared(), live, version)
 
-    assert set(found.projections) == (names or {"usermailboxacl", "mailrepositorykeys"})
+    assert ("usermailboxacl" not in found.projections) is is_left
+
+
+def mapping(user: str, domain: str, text: str) -> Row:
+    return {"user": user, "domain": domain, "mapping": text}
+
+
+def source_of(kind: str, value: str, source: str) -> Row:
+    return {"mapping_type": kind, "mapping_value": value, "source": source}
+
+
+class TestMappings:
+    """A source of a mapping is the user, or *, at the domain; the mapping is kept by its type and value."""
+
+    def shop(self) -> Shop:
+        return Shop(families()["mappings_sources"])
+
+    @pytest.mark.parametrize(
+        ("text", "kind", "value"),
+        [
+            ("bob@y.org", "", "bob@y.org"),
+            ("regex:(.*)@x.org:bob@y.org", "regex:", "(.*)@x.org:bob@y.org"),
+            ("domain:y.org", "domain:", "y.org"),
+            ("domainAlias:y.org", "domainAlias:", "y.org"),
+            ("error:550 no", "error:", "550 no"),
+            ("forward:bob@y.org", "forward:", "bob@y.org"),
+            ("group:bob@y.org", "group:", "bob@y.org"),
+            ("alias:bob@y.org", "alias:", "bob@y.org"),
+        ],
+    )
+    def test_a_mapping_is_kept_by_type_and_value(self, text: str, kind: str, value: str) -> None:
+        shop = self.shop()
+        shop.put(MAPPINGS, mapping("*", "x.org", text))
+
+        assert verdicts(shop) == {(kind, value, "*@x.org"): Verdict.PROJECT}
+
+    def test_lost_and_left_rows_are_found_mended_and_put_back(self) -> None:
+        # Given
+        shop = self.shop()
+        lost = ("alias:", "ann@x.org", "a@x.org")
+        left = ("forward:", "eve@x.org", "ann@x.org")
+        shop.put(MAPPINGS, mapping("a", "x.org", "alias:ann@x.org"))
+        shop.put(SOURCES, source_of(*left))
+        assert verdicts(shop) == {lost: Verdict.PROJECT, left: Verdict.WITHDRAW}
+
+        # When
+        run = shop.repair()
+
+        # Then
+        assert verdicts(shop) == {}
+        assert [found is None for found in shop.rows(SOURCES, lost, left)] == [False, True]
+        shop.undo(run)
+        assert [found is None for found in shop.rows(SOURCES, lost, left)] == [True, False]
+
+    @pytest.mark.parametrize(("source", "user"), [("a@x.org", "a"), ("*@x.org", "*"), ("a@b@x.org", None), ("a", None)])
+    def test_a_source_leads_back_to_the_mappings_of_its_user(self, source: str, user: str | None) -> None:
+        mirror = families()["mappings_sources"].mirror
+
+        truth = mirror.restored(source_of("alias:", "ann@x.org", source))
+
+        assert truth["user"] == user

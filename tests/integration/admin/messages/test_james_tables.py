@@ -12,20 +12,25 @@ from mailmend.model.keyspace import Schema
 from mailmend.model.operations import Change, Put, Remove
 from mailmend.model.table import Row
 from tests.support.declared_shops import DeclaredShop, declared_shop
-from tests.support.james_repositories import CONTENTS, KEYS
+from tests.support.james_declared import CONTENTS, KEYS, MAPPINGS, SOURCES
 from tests.support.servers import CassandraServer
 
 pytestmark = [pytest.mark.cassandra]
 
 MAILBOX = UUID("6e1aea00-e509-11f1-b512-b9fb9d6f173b")
-FOLLOWING = (USER_MAILBOX_ACL, KEYS)
+FOLLOWING = (USER_MAILBOX_ACL, KEYS, SOURCES)
 REPOSITORY = "cassandra://var/mail/error/"
+FOUND = {
+    "usermailboxacl": {"PROJECT": 1, "AMEND": 1, "WITHDRAW": 1},
+    "mailrepositorykeys": {"PROJECT": 1},
+    "mappings_sources": {"PROJECT": 1, "WITHDRAW": 1},
+}
 
 
 @pytest.fixture
 def james(cassandra: CassandraServer, tmp_path: Path) -> Iterator[DeclaredShop]:
     """Rights and mails as James writes them: rights are changed cell by cell, and a group has no row of its own."""
-    with declared_shop(cassandra, tmp_path, Schema((), (ACL, CONTENTS, *FOLLOWING)), "") as shop:
+    with declared_shop(cassandra, tmp_path, Schema((), (ACL, CONTENTS, MAPPINGS, *FOLLOWING)), "") as shop:
         for key in ("ann@x.org", "bob@x.org", "$staff", "anyone"):
             given = {"rights": frozenset({"s", "l", "r"})}
             shop.tables.write(Change(ACL, (MAILBOX, key), add=given))
@@ -34,6 +39,11 @@ def james(cassandra: CassandraServer, tmp_path: Path) -> Iterator[DeclaredShop]:
         for mail in ("m1", "m2"):
             shop.tables.write(Put(CONTENTS, {"name": REPOSITORY, "mailkey": mail, "state": "error"}))
             shop.tables.write(Put(KEYS, {"name": REPOSITORY, "mailkey": mail}))
+        for kind, value in (("", "bob@x.org"), ("alias:", "ann@x.org"), ("domainAlias:", "x.org")):
+            mapping = {"user": "a", "domain": "y.org", "mapping": f"{kind}{value}"}
+            source = {"mapping_type": kind, "mapping_value": value, "source": "a@y.org"}
+            shop.tables.write(Put(MAPPINGS, mapping))
+            shop.tables.write(Put(SOURCES, source))
         yield shop
 
 
@@ -49,10 +59,8 @@ def test_tables_of_a_sound_james_have_no_drift(james: DeclaredShop) -> None:
     found = looked_at(james)
 
     assert (found["findings"], found["exit"]) == ({}, 0)
-    assert set(found["scanned"]) == {"aclv2", "usermailboxacl", "mailrepositorycontentv2", "mailrepositorykeys"}
-
-
-FOUND = {"usermailboxacl": {"PROJECT": 1, "AMEND": 1, "WITHDRAW": 1}, "mailrepositorykeys": {"PROJECT": 1}}
+    truths = {"aclv2", "mailrepositorycontentv2", "rrt"}
+    assert set(found["scanned"]) == truths | set(FOUND)
 
 
 def damage(james: DeclaredShop) -> None:
@@ -60,9 +68,11 @@ def damage(james: DeclaredShop) -> None:
     james.tables.write(Put(USER_MAILBOX_ACL, {"username": "bob@x.org", "mailboxid": MAILBOX, "rights": "l"}))
     james.tables.write(Put(USER_MAILBOX_ACL, {"username": "eve@x.org", "mailboxid": MAILBOX, "rights": "lrs"}))
     james.tables.write(Remove(KEYS, (REPOSITORY, "m1")))
+    james.tables.write(Remove(SOURCES, ("domainAlias:", "x.org", "a@y.org")))
+    james.tables.write(Put(SOURCES, {"mapping_type": "group:", "mapping_value": "ann@x.org", "source": "a@y.org"}))
 
 
-def test_access_lists_and_keys_are_mended_and_put_back(james: DeclaredShop) -> None:
+def test_tables_that_follow_are_mended_and_put_back(james: DeclaredShop) -> None:
     sound = rows(james)
     damage(james)
     damaged = rows(james)
@@ -81,7 +91,7 @@ def test_the_declaration_is_shown_and_verified_like_a_file(james: DeclaredShop) 
     verified = james.mailmend("projections", "verify", "james", "--json").json
 
     assert "joined_of" in shown
-    assert [found["table"] for found in verified["projections"]] == ["usermailboxacl", "mailrepositorykeys"]
+    assert [found["table"] for found in verified["projections"]] == list(FOUND)
 
 
 @pytest.mark.spark

@@ -1,4 +1,4 @@
-"""The two tables of James's mail repositories: the mails, and the keys that list them."""
+"""Tables of James that the shipped declaration names, and that a keyspace made here does not have."""
 
 from typing import Final
 
@@ -12,3 +12,5 @@ CONTENTS: Final = Table(
     ),
 )
 KEYS: Final = Table("mailRepositoryKeys", columns("name text", "mailKey text"))
+MAPPINGS: Final = Table("rrt", columns("user text", "domain text, mapping text"))
+SOURCES: Final = Table("mappings_sources", columns("mapping_type text, mapping_value text", "source text"))
