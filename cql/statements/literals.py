@@ -332,9 +332,7 @@ def _types_of_parts(kind: CqlType, length: int) -> Iterator[CqlType]:
 
 
 def _fields_problem(schema: Schema, kind: CqlType, fields: Mapping[str, str], value: Literal) -> str:
-    if value.form in {LiteralForm.LIST, LiteralForm.SET, LiteralForm.MAP} or (
-        value.form not in {LiteralForm.FIELDS, LiteralForm.TUPLE}
-    ):
+    if value.form not in {LiteralForm.FIELDS, LiteralForm.TUPLE}:
         return f"{_shown(value)} is not of type {kind}"
     if value.form is LiteralForm.TUPLE:
         return f"a value of the user type {kind} names its fields"

@@ -161,14 +161,17 @@ def test_a_write_is_pointed_at_by_its_table(rule: str, statement: str, wanted: s
 
 
 @pytest.mark.parametrize(
-    ("rule", "known"),
+    ("rule", "text", "known"),
     [
-        ("T4", {"deleted": frozenset({"w"})}),
-        ("T6", {"stamped": frozenset({"w"})}),
+        ("T4", FLAGGED, {"deleted": frozenset({"w"})}),
+        ("T5", WINDOWED, {"updated": frozenset({"w"})}),
+        ("T6", FLAGGED, {"stamped": frozenset({"w"})}),
     ],
 )
-def test_what_is_only_known_is_pointed_at_where_the_windows_are_declared(rule: str, known: dict[str, Any]) -> None:
-    assert pointed_at(FLAGGED, findings(FLAGGED, rule, **known)) == ["compaction"]
+def test_what_is_only_known_is_pointed_at_where_the_windows_are_declared(
+    rule: str, text: str, known: dict[str, Any]
+) -> None:
+    assert pointed_at(text, findings(text, rule, **known)) == ["compaction"]
 
 
 def test_names_of_columns_are_compared_as_the_server_knows_them() -> None:
@@ -196,3 +199,69 @@ def test_a_batch_is_reported_by_its_kind_and_its_tables() -> None:
     writes = "INSERT INTO named (name) VALUES ('a'); DELETE FROM p WHERE k = 1; DELETE FROM p WHERE k = 2;"
     (found,) = findings(f"{tables}BEGIN BATCH {writes} APPLY BATCH;", "T17")
     assert (found.table, found.text) == ("named, p", "a logged batch writes to more than one partition")
+
+
+STAMPED = WINDOWED + "INSERT INTO w (k, at) VALUES (1, 2) USING TIMESTAMP 5;"
+WHOLE: dict[str, Any] = {"rewritten": frozenset({("t", "tags")})}
+
+
+@pytest.mark.parametrize(
+    ("rule", "text", "known", "about", "said"),
+    [
+        ("T4", WINDOWED, {"deleted": frozenset({"w"})}, "w", "rows of w are deleted one by one"),
+        (
+            "T4",
+            WINDOWED + "DELETE FROM w WHERE k = 1;",
+            {},
+            "w",
+            "this deletes from w, which has time windows",
+        ),
+        (
+            "T5",
+            WINDOWED,
+            {"updated": frozenset({"w"})},
+            "w",
+            "columns of w change long after the row was written",
+        ),
+        (
+            "T5",
+            FLAGGED,
+            {},
+            "w",
+            "seen of w: flags and counters change after the row was written, as a rule",
+        ),
+        ("T6", STAMPED, {}, "w", "this writes to w with a timestamp of its own"),
+        (
+            "T6",
+            WINDOWED,
+            {"stamped": frozenset({"w"})},
+            "w",
+            "rows of w are written with timestamps of the writer's choice",
+        ),
+        (
+            "T14",
+            table(columns="k int PRIMARY KEY, tags set<text>"),
+            WHOLE,
+            "t",
+            "tags set<text> is written whole whenever its row is",
+        ),
+        (
+            "K1",
+            PLAIN + "DELETE FROM p WHERE k = 1; DELETE FROM p WHERE k = 1 AND c = 1 IF EXISTS;",
+            {},
+            "p",
+            "p is written with IF elsewhere, and without it here",
+        ),
+    ],
+)
+def test_each_rule_reports_the_table_and_what_becomes_of_it(
+    rule: str, text: str, known: dict[str, Any], about: str, said: str
+) -> None:
+    assert [(hit.table, hit.text) for hit in findings(text, rule, **known)] == [(about, said)]
+
+
+def test_counters_on_time_windows_change_as_flags_do() -> None:
+    text = table(columns="k int PRIMARY KEY, hits counter, total counter", compaction=windows())
+    (found,) = findings(text, "T5")
+    assert (found.subject, found.severity) == ("hits", Severity.NOTE)
+    assert found.text.startswith("hits, total of t: ")

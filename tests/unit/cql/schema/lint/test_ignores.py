@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from mailmend.cql.language.parser import parse
 from mailmend.cql.lint_sources import statements_of
 from mailmend.cql.schema.lint.rules import (
     Ignore,
@@ -111,6 +112,24 @@ def test_a_comment_apart_from_the_statement_is_no_note() -> None:
 def test_an_ignore_of_settings_is_refused_in_words(rule: Any, at: Any, reason: Any, why: str) -> None:
     with pytest.raises(WrongUse, match=why):
         parse_ignore(rule, at, reason)
+
+
+@pytest.mark.parametrize(
+    ("ignore", "shown"),
+    [
+        (Ignore("T5", "", REASON), "T5"),
+        (Ignore("T5", "t", REASON), "T5 at t"),
+        (Ignore("T5", "t", REASON, statement=3), "T5"),
+        (Ignore("T5", "t", REASON, statement=3, file="a.cql"), "a.cql: T5"),
+    ],
+)
+def test_an_ignore_is_shown_with_the_place_that_it_covers(ignore: Ignore, shown: str) -> None:
+    assert str(ignore) == shown
+
+
+def test_a_note_in_a_text_without_a_name_is_refused_in_its_own_words() -> None:
+    with pytest.raises(WrongUse, match=r"^the comment 'lint: ignore T5': the ignore of T5 gives no reason"):
+        notes_among(parse(f"-- lint: ignore T5\n{table()}"))
 
 
 def test_reasons_are_reported_on_one_line() -> None:

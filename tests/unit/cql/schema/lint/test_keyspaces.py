@@ -3,7 +3,11 @@
 import pytest
 
 from mailmend.cql.schema.lint.rule import Severity
+from mailmend.cql.schema.lint.rules import lint, rules_named
 from mailmend.cql.schema.lint.servers import ServerRelease
+from mailmend.cql.schema.lint.subject import Subject
+from mailmend.model.keyspace import Index, Schema
+from mailmend.model.table import Column, Kind, Table
 from tests.support.linting import findings, pointed_at, table
 
 BY_TOPOLOGY = "{'class': 'NetworkTopologyStrategy', 'dc1': 3}"
@@ -132,3 +136,24 @@ def test_a_view_is_pointed_at_under_any_spelling(name: str) -> None:
 )
 def test_what_was_dropped_has_no_replication(text: str, at: int | None) -> None:
     assert [one.statement for one in findings(text, "T16")] == ([] if at is None else [at])
+
+
+def test_a_column_is_called_like_an_aspect_of_a_collection() -> None:
+    text = table(columns='k int PRIMARY KEY, "values" uuid') + 'CREATE INDEX by_values ON t ("values");'
+    assert [hit.severity for hit in findings(text, "T23")] == [Severity.WARNING]
+
+
+KEYED = Table("t", (Column("k", "int", Kind.PARTITION), Column("v", "uuid")))
+
+
+@pytest.mark.parametrize(
+    ("index", "reported"),
+    [
+        (Index("", "t", "v"), [("v", "an index is on v of t, uuid: nearly every row has its own value")]),
+        (Index("i", "elsewhere", "v"), []),
+        (Index("i", "t", "nothing"), []),
+    ],
+)
+def test_only_an_index_on_a_known_column_is_judged(index: Index, reported: list[tuple[str, str]]) -> None:
+    found = lint(Subject(Schema((), (KEYED,), (index,))), rules_named(["T23"]))
+    assert [(hit.subject, hit.text) for hit in found] == reported

@@ -38,6 +38,7 @@ def test_a_class_from_the_upgrade_notes_of_james_is_no_class() -> None:
         ("DateTieredCompactionStrategy", {C3, C40, C41}),
         ("UnifiedCompactionStrategy", {C5}),
         ("IncrementalCompactionStrategy", {ServerRelease.SCYLLA}),
+        ("NullCompactionStrategy", {ServerRelease.SCYLLA}),
         ("org.apache.cassandra.db.compaction.LeveledCompactionStrategy", set(ServerRelease)),
         ("com.example.OurOwnStrategy", set(ServerRelease)),
         ("timewindowcompactionstrategy", set()),
@@ -109,7 +110,11 @@ def test_what_an_older_compression_was_called_is_reported_as_what_it_is_called_n
         "compression.crc_check_chance",
         "compression.sstable_compression",
     ]
-    assert "Write chunk_length_in_kb instead." in {one.fix for one in findings(text, "T11")}
+    assert {hit.fix for hit in findings(text, "T11")} == {
+        "Write class instead.",
+        "Write chunk_length_in_kb instead.",
+        "Write the table's own option crc_check_chance instead.",
+    }
     assert findings(text, "T11", C41) == ()
 
 
@@ -149,6 +154,24 @@ def test_speculation_is_understood_or_not(value: str, refusing: set[ServerReleas
     hits = {release: findings(text, "T24", release) for release in ServerRelease}
     assert {release for release, found in hits.items() if found} == refusing
     assert {one.severity for found in hits.values() for one in found} <= {Severity.ERROR}
+
+
+@pytest.mark.parametrize("option", ["speculative_retry", "additional_write_policy"])
+def test_speculation_that_a_release_does_not_understand_is_reported_with_its_forms(option: str) -> None:
+    (hit,) = findings(f"ALTER TABLE t WITH {option} = ' 50 ';", "T24")
+    assert (hit.subject, hit.statement, hit.table) == (option, 0, "t")
+    assert hit.text == f"Cassandra 5.0 does not understand {option} = '50'"
+    forms = "'99p' ('99PERCENTILE' before 4.0), '50ms', 'NONE', or from 4.0 on 'MIN(99p,50ms)'"
+    assert hit.fix == f"Write {forms}."
+
+
+def test_speculation_at_every_request_is_reported_where_it_is_set() -> None:
+    (hit,) = findings(table() + "ALTER TABLE t WITH speculative_retry = 'ALWAYS';", "T24")
+    assert (hit.statement, hit.table, hit.text) == (
+        1,
+        "t",
+        "speculative_retry = 'ALWAYS' sends every request once more",
+    )
 
 
 def test_asking_one_replica_more_every_time_is_found() -> None:
@@ -214,8 +237,9 @@ def test_versions_are_read_as_servers_tell_them(text: str, release: ServerReleas
 
 @pytest.mark.parametrize("text", ["", "new", "2.2", "3.0", "5,0", "\u0665.\u0660", "-1", "5."])
 def test_other_versions_are_refused(text: str) -> None:
-    with pytest.raises(WrongUse, match="is no server whose options are known"):
+    with pytest.raises(WrongUse, match="is no server whose options are known") as refused:
         parse_release(text)
+    assert refused.value.mend == "Write one of: 3.11, 4.0, 4.1, 5.0, scylla."
 
 
 def test_every_server_has_its_tables() -> None:

@@ -17,8 +17,6 @@ from mailmend.model.catalog.ledger import HISTORY_TABLES, LEDGER_TABLES
 from mailmend.model.catalog.mail import (
     FAMILIES,
     IMAP_UID,
-    MAILBOX_PATH,
-    MESSAGE_ID,
     MESSAGES,
     SCHEMA,
     CompactionChoice,
@@ -108,14 +106,15 @@ def test_what_follows_from_what_is_the_catalogs() -> None:
 
 
 def test_what_becomes_of_rows_is_known_of_each_table() -> None:
-    known = known_of(SCHEMA)
-    assert {"imapuidtable", "messageidtable", "mailboxcounters", "applicableflag"} <= known.updated
-    assert {"imapuidtable", "messageidtable", "messagev3", "firstunseen"} <= known.deleted
-    assert "messagev3" not in known.updated
-    assert "messageidtable" in known.stamped
-    assert "imapuidtable" not in known.stamped
-    assert {IMAP_UID.name, MAILBOX_PATH.name} <= known.conditional
-    assert MESSAGE_ID.name not in known.conditional
+    known = known_of(without_tables(SCHEMA, *(table.spelling for table in QUEUE_TABLES)))
+    truths = {"imapuidtable", "mailboxpathv3"}
+    mirrors = {"messageidtable", "mailbox"}
+    projections = {"firstunseen", "messagedeleted", "mailboxrecents"}
+    counted = {"messagecounter", "modseq"}
+    assert known.updated == {*truths, *mirrors, *counted, "applicableflag", "mailboxcounters"}
+    assert known.deleted == {*truths, *mirrors, *projections, "messagev3"}
+    assert known.stamped == {*projections, "applicableflag", "messageidtable"}
+    assert known.conditional == truths | counted
     assert known.looked_up == {"imapuidtable"}
     assert known.rewritten == {("messageidtable", "userflags")}
 

@@ -62,6 +62,8 @@ def test_defaults_are_the_servers() -> None:
         (TWCS, {"compaction_window_unit": "MINUTES", "compaction_window_size": "90"}, timedelta(minutes=90)),
         (f"org.apache.cassandra.db.compaction.{TWCS}", {}, timedelta(days=1)),
         (TWCS, {"compaction_window_unit": "minutes"}, None),
+        (TWCS, {"compaction_window_size": "365000"}, timedelta(days=365_000)),
+        (TWCS, {"compaction_window_size": "365001"}, None),
         (TWCS, {"compaction_window_size": "0"}, None),
         (TWCS, {"compaction_window_size": "-3"}, None),
         (TWCS, {"compaction_window_size": "99999999999999"}, None),

@@ -1,6 +1,7 @@
 """Rules about tables and pairs of tables: each with what it finds, and with what is just not found."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -168,12 +169,22 @@ def test_partitions_of_booleans_are_counted_and_named() -> None:
         ('"Bucket" text', True),
         ('"MONTH" text', True),
         ("weekly text", True),
+        ("slice text", True),
+        ("window text", True),
+        ("year text", True),
+        ("day text", True),
+        ("date text", True),
+        ("hour text", True),
+        ("period text", True),
         ("owner text", False),
         ("id uuid", False),
         ("id timeuuid", False),
         ("n tinyint", True),
+        ("n smallint", True),
+        ("n bigint", True),
         ("n varint", True),
         ("d time", True),
+        ("d timestamp", True),
     ],
 )
 def test_what_bounds_a_partition_is_reported_by_type_or_name(partition: str, *, bounded: bool) -> None:
@@ -189,3 +200,45 @@ def test_options_in_quotes_and_blanks_are_numbers_too() -> None:
     for literal in ("'--5'", "'x'", "''", "1e3", "'\u0665'"):
         assert findings(table(gc_grace_seconds=literal), "T8") == ()
     assert len(findings(table(gc_grace_seconds="'-5'"), "T8")) == 1
+
+
+SENSOR = "sensor text, at timestamp, PRIMARY KEY (sensor, at)"
+REPAIRED: dict[str, Any] = {"projections": (("t", "copy"),)}
+
+
+@pytest.mark.parametrize(
+    ("rule", "text", "known", "subject", "said"),
+    [
+        (
+            "T12",
+            table(default_time_to_live=DAY) + table("rows", default_time_to_live=2 * DAY),
+            {"marks": (("t", "rows"),)},
+            "default_time_to_live",
+            "marks in t expire after 1 day, rows of rows after 2 days",
+        ),
+        ("T15", table(columns=SENSOR), {}, "at", "a partition of t (sensor) takes rows by at without end"),
+        (
+            "T18",
+            table(gc_grace_seconds=DAY),
+            {"repair_interval": timedelta(days=7)},
+            "gc_grace_seconds",
+            "tombstones go after 1 day, repairs come every 7 days",
+        ),
+        (
+            "T20",
+            table(columns="k int PRIMARY KEY, steps list<text>") + table("copy"),
+            REPAIRED,
+            "steps",
+            "steps of t is a list, and the table is repaired",
+        ),
+        (
+            "T21",
+            table(columns="k int PRIMARY KEY, hits counter") + table("copy"),
+            REPAIRED,
+            "hits",
+            "hits of t is a counter, and the table is repaired",
+        ),
+    ],
+)
+def test_each_rule_reports_what_it_found(rule: str, text: str, known: dict[str, Any], subject: str, said: str) -> None:
+    assert [(hit.subject, hit.text) for hit in findings(text, rule, **known)] == [(subject, said)]

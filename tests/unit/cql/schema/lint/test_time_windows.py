@@ -110,6 +110,7 @@ def test_blocking_read_repair_is_found_where_there_is_such_an_option(
         ("{'class': 'UnifiedCompactionStrategy', 'unsafe_aggressive_sstable_expiration': 'true'}", True),
         ("{'class': 'UnifiedCompactionStrategy', 'unsafe_aggressive_sstable_expiration': true}", True),
         (windows(unsafe_aggressive_sstable_expiration="false"), False),
+        ("{'class': 'LeveledCompactionStrategy', 'unsafe_aggressive_sstable_expiration': 'true'}", False),
         (windows(), False),
     ],
 )
@@ -123,6 +124,7 @@ def test_aggressive_expiration_is_an_error(compaction: str, *, hit: bool) -> Non
         (windows(timestamp_resolution="MILLISECONDS"), True),
         ("{'class': 'DateTieredCompactionStrategy', 'timestamp_resolution': 'SECONDS'}", True),
         (windows(timestamp_resolution="MICROSECONDS"), False),
+        ("{'class': 'LeveledCompactionStrategy', 'timestamp_resolution': 'SECONDS'}", False),
         (windows(), False),
     ],
 )
@@ -217,3 +219,25 @@ def test_sstables_are_counted_up_to_the_limit() -> None:
     assert "windows of 1 day over 91 days and gc_grace_seconds of 10 days keep 101 SSTables on every node" in {
         one.text for one in findings(table(compaction=windows(), default_time_to_live=91 * DAY), "T3")
     }
+
+
+@pytest.mark.parametrize(
+    ("rule", "option", "said"),
+    [
+        ("T1", "default_time_to_live", "t has time windows, but its rows never expire"),
+        ("T7", "read_repair", "reads of t write old cells into the newest window"),
+        (
+            "T9",
+            "unsafe_aggressive_sstable_expiration",
+            "t drops expired SSTables without looking at what they hide",
+        ),
+        (
+            "T10",
+            "timestamp_resolution",
+            "t takes write times for SECONDS; drivers and servers write microseconds",
+        ),
+    ],
+)
+def test_each_rule_reports_the_option_and_what_follows(rule: str, option: str, said: str) -> None:
+    unsafe = windows(unsafe_aggressive_sstable_expiration="true", timestamp_resolution="SECONDS")
+    assert [(hit.subject, hit.text) for hit in findings(table(compaction=unsafe), rule)] == [(option, said)]
