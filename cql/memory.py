@@ -402,9 +402,10 @@ class MemoryTables:
         stored = self._stored(table, table.key_of(row))
         expires_at = self._expiry(table, ttl)
         stored.mark(at, expires_at)
-        for column in table.regular:
-            if column.name in row and (clear or row[column.name] is not None):
-                stored.assign(column, row[column.name], at, expires_at)
+        cells = table.whole_cells(row)
+        for column in (*table.regular, *map(table.whole_column, table.by_field)):
+            if column.name in cells and (clear or cells[column.name] is not None):
+                stored.assign(column, cells[column.name], at, expires_at)
 
     def _change(
         self,
@@ -418,8 +419,8 @@ class MemoryTables:
             raise ValueError(f"a change of {table.spelling} changes nothing")
         (assign, add, take), expires_at = changes, self._expiry(table, ttl)
         stored = self._stored(table, key)
-        for name, value in assign.items():
-            stored.assign(table.column(name), value, at, expires_at)
+        for name, value in table.whole_cells(assign).items():
+            stored.assign(table.whole_column(name), value, at, expires_at)
         for name, elements in add.items():
             stored.add(table.column(name), elements, at, expires_at)
         for name, elements in take.items():

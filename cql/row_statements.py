@@ -70,18 +70,19 @@ def shape_of(operation: Operation) -> Hashable:  # noqa: PLR0911 - one for each 
 def values_of(operation: Operation, unset: object) -> tuple[Any, ...]:  # noqa: PLR0911 - one for each kind
     """The values of the text's markers, in order; `unset` is the driver's value for "leave this column alone"."""
     match operation:
-        case Put(_, row, at, clear, ttl):
-            return (*_cells(row, unset, clear=clear), *_given(ttl), *_given(at))
+        case Put(table, row, at, clear, ttl):
+            return (*_cells(table.whole_cells(row), unset, clear=clear), *_given(ttl), *_given(at))
         case Read(_, key, among=among):
             return (*key, *_listed(among))
-        case Change(_, key, assign, add, take, at, ttl_seconds=ttl):
-            return (*_given(ttl), *_given(at), *assign.values(), *add.values(), *take.values(), *key)
+        case Change(table, key, assign, add, take, at, ttl_seconds=ttl):
+            cells = table.whole_cells(assign).values()
+            return (*_given(ttl), *_given(at), *cells, *add.values(), *take.values(), *key)
         case Remove(_, key, at):
             return (*_given(at), *key)
         case Count(_, key, deltas):
             return (*deltas.values(), *key)
-        case PutIfAbsent(_, row, ttl):
-            return (*_cells(row, unset, clear=False), *_given(ttl))
+        case PutIfAbsent(table, row, ttl):
+            return (*_cells(table.whole_cells(row), unset, clear=False), *_given(ttl))
         case ChangeIf(_, key, expected, assign, add, take, ttl):
             return (*_given(ttl), *assign.values(), *add.values(), *take.values(), *key, *expected.values())
         case RemoveIf(_, key, expected):
@@ -206,12 +207,12 @@ def _render_after(table: Table, fixed: int, width: int) -> str:
 
 
 def _render_row(table: Table, row: Row) -> str:
-    columns = [_plain(table.column(name)) for name in row]
+    columns = [_plain(table.whole_column(name)) for name in table.whole_cells(row)]
     return f"({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
 
 
 def _render_changes(table: Table, assign: Row, add: Iterable[str], take: Iterable[str]) -> str:
-    changes = _equations(map(table.column, assign))
+    changes = _equations(map(table.whole_column, table.whole_cells(assign)))
     for sign, changed in (("+", add), ("-", take)):
         for name in changed:
             column = _plain(table.column(name))

@@ -22,7 +22,7 @@ from mailmend.model.names import (
     text_of,
 )
 from mailmend.model.transforms import Transform
-from mailmend.model.values import same_value
+from mailmend.model.values import FrozenMap, same_value
 
 Row = Mapping[str, Any]
 """One row: lower-case column name to value (UUID, int, bool, str, datetime in UTC, frozenset, tuple, bytes, None)."""
@@ -230,6 +230,8 @@ class Table:
     """The names of the columns that are many cells each."""
     computed: ComputedColumns = field(init=False, repr=False, compare=False)
     """The computed columns, by name, which are neither regular nor plain."""
+    by_field: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    """The names of the columns that are read field by field: `base.user` is a field of `base`."""
 
     def __post_init__(self) -> None:
         computed: list[tuple[str, Transform]] = []
@@ -266,6 +268,9 @@ class Table:
         object.__setattr__(self, "plain", tuple(plain))
         object.__setattr__(self, "collections", tuple(collections))
         object.__setattr__(self, "computed", tuple(computed))
+        fields = [column.name.partition(".") for column in regular]
+        by_field = dict.fromkeys(whole for whole, _, name in fields if name)
+        object.__setattr__(self, "by_field", tuple(by_field))
 
     def __contains__(self, name: object) -> bool:
         return name in self.names
@@ -286,6 +291,12 @@ class Table:
                 if column.name == wanted:
                     return column
         raise KeyError(f"{self.spelling} has no column {name}")
+
+    def whole_column(self, name: str) -> Column:
+        """The column of a cell of `whole_cells`; its type tells nothing where it has fields."""
+        if name in self.by_field:
+            return Column(name, "frozen")
+        return self.column(name)
 
     def key_of(self, row: Row) -> Key:
         return tuple(row[name] for name in self.key_names)
@@ -338,6 +349,36 @@ class Table:
         if not self.computed:
             return row
         return {**row, **computed_cells(self.computed, row)}
+
+    def whole_cells(self, row: Row) -> Row:
+        """The cells as they are written: the fields of a user type in one cell.
+
+        The cell is null where each of its fields is null.
+
+        Raises:
+            ValueError: a field is lacking, which would be lost.
+        """
+        if not self.by_field:
+            return row
+        cells: dict[str, Any] = {}
+        for name, value in row.items():
+            whole, _, part = name.partition(".")
+            if part:
+                cells.setdefault(whole, {})[part] = value
+            else:
+                cells[name] = value
+        for whole in self.by_field:
+            if whole in cells:
+                cells[whole] = self._whole_cell(whole, cells[whole])
+        return cells
+
+    def _whole_cell(self, whole: str, fields: Mapping[str, Any]) -> "FrozenMap | None":
+        names = [name for name in self.names if name.startswith(f"{whole}.")]
+        if len(fields) < len(names):
+            raise ValueError(f"{self.spelling}.{whole} is written with all of its fields")
+        if all(value is None for value in fields.values()):
+            return None
+        return FrozenMap(fields)
 
     def with_columns(self, columns: Iterable[Column]) -> "Table":
         return replace(self, columns=tuple(columns))

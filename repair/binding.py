@@ -201,14 +201,16 @@ def bind(
 ) -> tuple[Family, ...]:
     """The families restricted to what the live keyspace has.
 
-    A projection is left out where its table, or a column by which it is decided, is missing, and so is a family that
-    is only reported and has no truth or mirror. The columns of `without` are read (before-images are whole), and
+    A projection is left out where its table, or a column by which it is decided, is missing.
+    A family after the first one is left out where it has no truth or mirror.
+    The columns of `without` are read (before-images are whole), and
     neither compared nor written; a table of `without` is not read either.
 
     Raises:
         SchemaMismatch: a truth or its mirror is missing, or a column by which rows are found, or one has another type.
     """
-    wanted = tuple(family for family in families if _stands(family, live) or not family.mirror.report_only)
+    first, *others = families
+    wanted = (first, *[family for family in others if _stands(family, live)])
     lacking: dict[str, None] = {}
     for family in wanted:
         lacking |= dict.fromkeys(_lacking(family, live))

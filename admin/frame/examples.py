@@ -197,8 +197,8 @@ class Examples:
             found.counts[outcome.verdict] += outcome.number
             if outcome.result is not Verdict.FIXED:
                 found.left[outcome.verdict] += outcome.number
-                is_left = self.scope.is_only_reported(outcome.suspect.projection)
-                if outcome.verdict in MENDABLE and not is_left:
+                is_path = outcome.suspect.projection == PATHS.mirror.name
+                if outcome.verdict in MENDABLE and not is_path:
                     found.due.add(outcome.verdict)
         elif mailbox is not None:
             self.elsewhere += outcome.number

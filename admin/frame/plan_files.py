@@ -43,7 +43,7 @@ from mailmend.model.projections.findings import Finding, RepairPolicy, Suspect
 from mailmend.model.projections.verdicts import MENDABLE, Verdict, Why
 from mailmend.model.texts import keyspace_option
 from mailmend.repair.ledger.before_images import BROKEN, image_digest, suspect_json
-from mailmend.repair.ledger.declared_runs import DECLARATION, TABLES
+from mailmend.repair.ledger.declared_runs import DECLARATION, MAILBOXES, TABLES
 
 T = TypeVar("T")
 
@@ -55,13 +55,14 @@ class PlanKind(StrEnum):
     """The commands that make plans."""
 
     MESSAGES = "repair messages"
+    MAILBOXES = "repair mailboxes"
     TABLES = "repair tables"
     QUEUES = "repair queues"
     BLOBS = "repair blobs"
 
 
 _KINDS: Final = frozenset(PlanKind)
-_OF_ROWS: Final = frozenset({PlanKind.MESSAGES, PlanKind.TABLES})
+_OF_ROWS: Final = frozenset({PlanKind.MESSAGES, PlanKind.MAILBOXES, PlanKind.TABLES})
 """Plans whose lines are findings of rows."""
 
 _OWNER_ALONE: Final = 0o600
@@ -71,6 +72,7 @@ _CLOSING_LINES: Final = 2
 
 _LINES: Final[Mapping[PlanKind, Mapping[str, Callable[[Mapping[str, Any]], Any]]]] = {
     PlanKind.MESSAGES: {"suspect": suspect_of_messages},
+    PlanKind.MAILBOXES: {"suspect": suspect_of_messages},
     PlanKind.TABLES: {"suspect": suspect_of_tables},
     PlanKind.QUEUES: {"suspect": suspect_of_queues, "mark": mark_of},
     PlanKind.BLOBS: {"blob": blob_of},
@@ -96,8 +98,8 @@ class PlanHead:
         policy: what may be done, and T as `as_of`, in JSON's types; in plans for queues and blobs also the `broker` and
             the store (`blobs`) that were looked at.
         without, margin_seconds: only in plans for messages and declared tables.
-        declared: the declaration, as the run that applies the plan keeps it; only in plans for
-            declared tables.
+        declared: which tables, as the run that applies the plan keeps it: the declaration, or that
+            the plan is for mailboxes; empty in plans for messages.
     """
 
     kind: PlanKind
@@ -157,6 +159,11 @@ class PlanHead:
                 f"the plan is old: it tells how rows were at {self.made_at}, more than {format_duration(max_age)} ago",
                 mend=f"{_anew(self.kind)}. What is older may be allowed with --max-age.",
             )
+
+    @property
+    def anew(self) -> str:
+        """What a person does where the plan is not applied."""
+        return _anew(self.kind)
 
     @property
     def made_at(self) -> str:
@@ -423,6 +430,7 @@ def _head_of(fields: Mapping[str, Any]) -> PlanHead:
         declared=_declared_of(fields.get("declared", {})),
     )
     need((DECLARATION in head.declared) is (kind is PlanKind.TABLES), "declared", "of its kind")
+    need((MAILBOXES in head.declared) is (kind is PlanKind.MAILBOXES), "declared", "of its kind")
     if kind in _OF_ROWS:
         _of_messages(head.repair_policy)
     else:

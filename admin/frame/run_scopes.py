@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from mailmend.model.catalog.mail import FAMILIES
+from mailmend.model.catalog.mail import FAMILIES, MESSAGES, PATHS
 from mailmend.model.projections.family import Family, projections_of
-from mailmend.model.projections.projection import Projection
+from mailmend.model.projections.projection import Mirror, Projection
+from mailmend.model.projections.verdicts import Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +33,25 @@ class RunScope:
     def __post_init__(self) -> None:
         object.__setattr__(self, "projections", projections_of(self.families))
 
-    def is_only_reported(self, projection: str) -> bool:
-        """Whether a repair leaves the inconsistencies of this projection."""
+    @property
+    def has_lags(self) -> bool:
+        """Whether `repair lags` mends rows of it."""
+        return MESSAGES.mirror.name in self.projections
+
+    def repair_of(self, projection: str) -> str:
+        """What follows `mailmend` in the command that mends rows of one projection."""
+        if self.is_mail and projection == PATHS.mirror.name:
+            return MAILBOXES.repair
+        return self.repair
+
+    def is_only_reported(self, projection: str, verdict: Verdict) -> bool:
+        """Whether a repair leaves findings of this verdict."""
         found = self.projections.get(projection)
-        return getattr(found, "report_only", False)
+        return isinstance(found, Mirror) and verdict in dict(found.kept)
 
 
 MAIL: Final = RunScope()
 """James's families, as the catalog declares them."""
+
+MAILBOXES: Final = RunScope((PATHS,), checked="all", repair="repair mailboxes")
+"""The rows of mailboxes, which have a repair of their own."""

@@ -34,7 +34,7 @@ _OF_ROWS: Final[Mapping[Verdict, str]] = {
 
 
 def meaning_of(verdict: Verdict, scope: RunScope = MAIL) -> str:
-    if scope.is_mail:
+    if scope.has_lags:
         return MEANINGS[verdict]
     return _OF_ROWS.get(verdict, MEANINGS[verdict])
 
@@ -155,8 +155,8 @@ def next_command(
     asked = on
     if options:
         asked += f" {options}"
-    if scope.is_only_reported(projection):
-        return ""
+    if projection == PATHS.mirror.name and scope.is_mail:
+        return _mailboxes_command(verdict, keyspace, scope)
     if verdict in QUEUE_VERDICTS:
         return _queue_command(QUEUE_VERDICTS[verdict].mended, on)
     if verdict is Verdict.CLASH:
@@ -169,6 +169,14 @@ def next_command(
     if verdict not in mended_with or not scope.repair:
         return ""
     return f"mailmend {scope.repair}{asked}{mended_with[verdict]} --dry-run"
+
+
+def _mailboxes_command(verdict: Verdict, keyspace: str, scope: RunScope) -> str:
+    """A repair of mailboxes has none of the options of a check; "" where a person decides."""
+    mended = verdict in _ROWS_MENDED_WITH and not scope.is_only_reported(PATHS.mirror.name, verdict)
+    if not mended:
+        return ""
+    return f"mailmend {scope.repair_of(PATHS.mirror.name)} {keyspace_option(keyspace)} --dry-run"
 
 
 def _queue_command(mended: str, on: str) -> str:

@@ -22,6 +22,7 @@ T = TypeVar("T")
 COMMANDS: Final = (
     "check",
     "repair messages",
+    "repair mailboxes",
     "repair tables",
     "repair lags",
     "repair queues",

@@ -205,7 +205,7 @@ def _kind_of_job(run: JobRun) -> RunKind:
     match shlex.split(run.command):
         case ["check", *_]:
             return RunKind.CHECK
-        case ["repair", "messages", *_]:
+        case ["repair", "messages" | "mailboxes" | "tables", *_]:
             return RunKind.MESSAGES
         case ["repair", what, *_]:
             return RunKind(f"repair {what}")

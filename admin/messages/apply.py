@@ -76,11 +76,9 @@ def apply(request: ApplyPlanRequest, caller: Caller) -> "CommandResult | BlobsRe
     """
     with plan_in(request.plan) as plan:
         head = plan.head
-        if head.kind in {PlanKind.MESSAGES, PlanKind.TABLES}:
+        if head.kind in {PlanKind.MESSAGES, PlanKind.MAILBOXES, PlanKind.TABLES}:
             if request.typed:
-                of = "messages"
-                if head.kind is PlanKind.TABLES:
-                    of = "tables"
+                of = head.kind.removeprefix("repair ")
                 what = f"{request.typed} has no effect on a plan of {of}"
                 raise WrongUse(what, mend="Leave it out.")
             return _rows(request, plan, caller)
@@ -120,7 +118,7 @@ def _tables_of(plan: PlanFile, opened: OpenCluster) -> BoundTables:
         if projection is None or len(suspect.key) != len(projection.key):
             raise PlanRefused(
                 f"{plan.file} names a row of {suspect.projection}, which it does not declare",
-                mend="Make it anew, and let it be approved again: mailmend repair --projections FILE --plan PLAN",
+                mend=plan.head.anew,
             )
     return tables
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from mailmend.admin.frame.cluster import OpenCluster, lag_journal
-from mailmend.admin.frame.run_scopes import MAIL, RunScope
+from mailmend.admin.frame.run_scopes import MAIL, MAILBOXES, RunScope
 from mailmend.admin.projections.projections import declaration_for, declared_in
 from mailmend.cql.introspect import live_schema
-from mailmend.model.catalog.mail import MESSAGES
+from mailmend.model.catalog.mail import PATHS
 from mailmend.model.errors import SchemaMismatch, WrongUse
 from mailmend.model.keyspace import Schema
 from mailmend.model.projections.declarations import Declaration
@@ -24,6 +24,7 @@ from mailmend.model.table import Table
 from mailmend.model.texts import keyspace_option, names_instead
 from mailmend.repair.binding import BoundFamilies
 from mailmend.repair.declared import declared_families, proposed_pair
+from mailmend.repair.ledger.declared_runs import MAILBOXES as OF_MAILBOXES
 from mailmend.repair.ledger.declared_runs import changes_since, kept_declaration, kept_of
 from mailmend.repair.store.projection_writer import ProjectionWriter
 from mailmend.repair.store.writes import WriterSettings
@@ -54,9 +55,10 @@ class BoundTables:
     @property
     def truths(self) -> tuple[Table, ...]:
         """The tables by whose size an engine is chosen."""
+        truths = tuple(family.truth for family in self.bound.families)
         if self.scope.is_mail:
-            return (MESSAGES.truth,)
-        return tuple(family.truth for family in self.bound.families)
+            return truths[:1]
+        return truths
 
     def whole(self, keyspace: str, *, may_leave_out: bool = True) -> tuple[Family, ...]:
         """The families, where nothing is missing, so that rows may be written."""
@@ -69,6 +71,11 @@ def mail_tables(
     without: Sequence[str] = (),
 ) -> BoundTables:
     return BoundTables(opened.bound(families, without))
+
+
+def mailbox_tables(opened: OpenCluster) -> BoundTables:
+    """The rows of mailboxes, with the paths that they follow from."""
+    return BoundTables(opened.bound((PATHS,)), MAILBOXES, {OF_MAILBOXES: True})
 
 
 def declaration_in(declared: Path | Declaration) -> Declaration:
@@ -140,11 +147,13 @@ def tables_of_run(
     options: Mapping[str, Any],
     run: object,
 ) -> BoundTables | None:
-    """The tables by the declaration that a run or a plan keeps; None where it is of mail.
+    """The tables by what a run or a plan keeps: mailboxes, or a declaration; None for messages.
 
     Raises:
         WrongUse: the tables have changed since, so that the declaration does not fit them any more.
     """
+    if options.get(OF_MAILBOXES):
+        return mailbox_tables(opened)
     declaration = kept_declaration(options, run)
     if declaration is None:
         return None
@@ -162,9 +171,9 @@ def tables_of_run(
 
 
 def plan_keeps(request: "RepairRequest", tables: BoundTables) -> Mapping[str, Any]:
-    """What a plan keeps of a declaration, as the run that applies it does; nothing for mail."""
+    """What a plan keeps of its tables, as the run that applies it does; nothing for messages."""
     if tables.scope.is_mail:
-        return {}
+        return tables.kept
     named = {"projections": file_of(request.projections), "named": request.named}
     return {name: value for name, value in {**named, **tables.kept}.items() if value is not None}
 

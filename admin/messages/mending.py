@@ -133,7 +133,7 @@ def unseen(
 _NOT_REPEATED = frozenset(
     {
         *("connection", "what", "dry_run", "plan", "no_recheck", "blobs", "store", "broker", "typed", "missing"),
-        *("projection", "projections", "named"),
+        *("projection", "projections", "named", "mailboxes"),
         *("settings", "approved", "kind", "scanning"),
     }
 )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from mailmend.admin.frame.run_scopes import MAIL, RunScope
+from mailmend.admin.frame.run_scopes import MAIL, MAILBOXES, RunScope
 from mailmend.admin.frame.values import NOTHING_WRITTEN
 from mailmend.model.catalog.mail import MAILBOX_RECENTS
 from mailmend.model.projections.verdicts import HARMLESS, MENDABLE, QUEUE_VERDICTS, Verdict, Why
@@ -84,37 +84,48 @@ _NEEDS_OTHER_OPTIONS: Final = frozenset({Why.NEEDS_DANGLING, Why.NEEDS_ONLY, Why
 _NEEDS_NEW_VIEW: Final = frozenset({Why.CANNOT_BE_TOUCHED, Why.NEEDS_NEW_VIEW})
 """Why rows of a view stay as they are until the view is built anew."""
 
-_NEVER_MENDED: Final = _NEEDS_OTHER_OPTIONS | _NEEDS_NEW_VIEW | {Why.ONLY_REPORTED}
+_NEVER_MENDED: Final = _NEEDS_OTHER_OPTIONS | _NEEDS_NEW_VIEW | {Why.NO_PATH}
 """Why a second repair with the same options leaves what the first one left."""
 
 
 def _repair_of_found(summary: RepairResult, asked: str, scope: RunScope) -> list[str]:
-    """The repair that mends what a check found, or why a repair with these options mends nothing."""
-    reported = 0
-    found = Counter[Verdict]()
-    for name, counts in summary.findings.items():
-        mendable = {verdict: counts[verdict] for verdict in MENDABLE}
-        if scope.is_only_reported(name):
-            reported += sum(mendable.values())
-        else:
-            found.update(mendable)
+    """The repairs that mend what a check found, or why a repair with these options does not."""
+    by_repair = _by_repair(summary, scope)
     reasons = _reasons_of_mendable(summary)
     unmended = _NEEDS_OTHER_OPTIONS | _NEEDS_NEW_VIEW
     others = {why: reasons[why] for why in Why if why in unmended and reasons[why]}
-    may_change = found.total() - sum(others.values())
+    may_change = by_repair[scope.repair] - sum(others.values())
+    lines = []
     if may_change > 0:
         scan = ""
         if reasons[Why.NEEDS_SCAN] >= may_change:
             scan = " --scan"
         if scope.before_repair:
             return list(scope.before_repair)
-        return [f"Next: mailmend {scope.repair}{asked}{scan} --dry-run"]
-    if reported:
-        others[Why.ONLY_REPORTED] = reported
+        lines.append(f"Next: mailmend {scope.repair}{asked}{scan} --dry-run")
+    if by_repair[MAILBOXES.repair]:
+        keyspace = keyspace_option(summary.keyspace)
+        lines.append(f"Next: mailmend {MAILBOXES.repair} {keyspace} --dry-run")
+    if lines:
+        return lines
+    if by_repair[None]:
+        others[Why.NO_PATH] = by_repair[None]
     whys = [f"{why.value} ({number:,})" for why, number in others.items()]
     if not whys:
         return []
     return [f"A repair with these options would change nothing: {', '.join(whys)}."]
+
+
+def _by_repair(summary: RepairResult, scope: RunScope) -> Counter[str | None]:
+    """The number of findings that a repair mends, by its command; None: only reported ones."""
+    numbers = Counter[str | None]()
+    for name, counts in summary.findings.items():
+        for verdict in MENDABLE:
+            command: str | None = scope.repair_of(name)
+            if scope.is_only_reported(name, verdict):
+                command = None
+            numbers[command] += counts[verdict]
+    return numbers
 
 
 def _reasons_of_mendable(summary: RepairResult) -> Counter[Why]:
@@ -167,7 +178,7 @@ def _hidden(summary: RepairResult, again: str, scope: RunScope) -> list[str]:
     if not number:
         return []
     mended_by = again
-    if scope.is_mail:
+    if scope.has_lags:
         mended_by = f"mailmend repair lags {keyspace_option(summary.keyspace)}"
     return [
         f"{number:,} HIDDEN were deleted within the margin, or by a clock that is ahead.",

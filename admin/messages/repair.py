@@ -33,6 +33,7 @@ from mailmend.admin.messages.bound_tables import (
     declared_tables,
     file_of,
     mail_tables,
+    mailbox_tables,
     plan_keeps,
 )
 from mailmend.admin.messages.mending import CommandResult, ended, given, staged, unseen
@@ -74,6 +75,7 @@ class RepairRequest(ScanOptions):
         projections: what is mended, or the file that declares it; None: James's messages are.
         named: one projection of that file; None: all of them.
         key: rows of that file's tables, as `--key` names them; (): whole tables.
+        mailboxes: whether the rows of mailboxes are mended, and not messages.
     """
 
     connection: ConnectionSettings
@@ -96,6 +98,7 @@ class RepairRequest(ScanOptions):
     named: str | None = None
     key: tuple[str, ...] = ()
     touch_base: bool = False
+    mailboxes: bool = False
 
     @property
     def verdicts(self) -> frozenset[Verdict]:
@@ -173,6 +176,8 @@ def repair(request: RepairRequest, caller: Caller) -> CommandResult:
 def _tables_of(request: RepairRequest, opened: OpenCluster) -> BoundTables:
     if request.projections is not None:
         return declared_tables(opened, request.projections, request.named)
+    if request.mailboxes:
+        return mailbox_tables(opened)
     return mail_tables(opened, (MESSAGES,), request.without)
 
 
@@ -194,7 +199,9 @@ def _head_of(
     policy = asdict(settings.policy_of(settings.as_of, None))
     policy["only"] = sorted(verdict.value for verdict in policy["only"])
     kind = PlanKind.MESSAGES
-    if not tables.scope.is_mail:
+    if request.mailboxes:
+        kind = PlanKind.MAILBOXES
+    elif not tables.scope.is_mail:
         kind = PlanKind.TABLES
     return PlanHead(
         kind=kind,
@@ -449,6 +456,11 @@ _REPAIR_QUEUES: Final = Late(
     "Remove what the sweep of the mail queues has left.",
     "mailmend.admin.messages.repair_queues:REPAIR_QUEUES",
 )
+_REPAIR_MAILBOXES: Final = Late(
+    "mailboxes",
+    "Mend the rows of mailboxes that their paths tell.",
+    "mailmend.admin.messages.repair_mailboxes:REPAIR_MAILBOXES",
+)
 _REPAIR_TABLES: Final = Late(
     "tables",
     "Mend the tables of a file of projections.",
@@ -462,9 +474,16 @@ _REPAIR_BLOBS: Final = Late(
 
 REPAIR: Final = CommandGroup(
     name="repair",
-    summary="Mend drift: messages, declared tables, journalled lags, what queues have left, blobs.",
+    summary="Mend drift: messages, mailboxes, declared tables, lags, what queues have left, blobs.",
     about="""`mailmend repair --projections FILE` is short for
     `mailmend repair tables --projections FILE`.""",
-    commands=(REPAIR_MESSAGES, _REPAIR_TABLES, REPAIR_LAGS, _REPAIR_QUEUES, _REPAIR_BLOBS),
+    commands=(
+        REPAIR_MESSAGES,
+        _REPAIR_MAILBOXES,
+        _REPAIR_TABLES,
+        REPAIR_LAGS,
+        _REPAIR_QUEUES,
+        _REPAIR_BLOBS,
+    ),
     by_option={"--projections": "tables"},
 )

@@ -37,7 +37,7 @@ from mailmend.model.texts import keyspace_option
 from mailmend.repair.clock import Timing
 from mailmend.repair.decisions.left_sample import LEFT_SAMPLE
 from mailmend.repair.decisions.recheck import reason_of
-from mailmend.repair.ledger.declared_runs import DECLARATION, TABLES
+from mailmend.repair.ledger.declared_runs import DECLARATION, MAILBOXES, TABLES
 from mailmend.repair.ledger.runs import Run
 from mailmend.repair.mending.counters import CounterMender
 from mailmend.repair.mending.undo import NOT_UNDONE, USED_SINCE, UndoSettings, UndoTools, undoable
@@ -400,8 +400,8 @@ def undo(request: UndoRequest, caller: Caller) -> CommandResult:
 
 
 def _redone_by(undone: Run) -> dict[str, Any]:
-    """What an undo keeps of the run's declaration, so that it can be undone as well."""
-    names = ("projections", "named", DECLARATION, TABLES)
+    """What an undo keeps of the run's tables, so that it can be undone as well."""
+    names = ("projections", "named", MAILBOXES, DECLARATION, TABLES)
     return {name: undone.options[name] for name in names if name in undone.options}
 
 

@@ -181,8 +181,8 @@ def _mirror(mirror: Mirror) -> Relation:
     notes = []
     for mine, theirs in mirror.renamed:
         notes.append(f"{mine} is its {mirror.truth.column(theirs).spelling}")
-    if mirror.report_only:
-        notes.append("differences are reported, never mended")
+    for verdict, _ in mirror.kept:
+        notes.append(f"{verdict.value} is reported, never mended")
     return Relation(mirror.truth, mirror.table, "mirror", f"every row, by {_key(mirror.table)}", tuple(notes))
 
 

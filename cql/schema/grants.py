@@ -137,10 +137,12 @@ def _looked_at(family: Family) -> Iterator[Table]:
 
 
 def _mended(family: Family) -> Iterator[Table]:
-    """Every table that a repair of the family writes: never content, and paths are only reported."""
-    if family.mirror.report_only:
-        return
-    yield family.truth
+    """Every table that a repair of the family writes: never content.
+
+    A truth is written only where its content may be lost.
+    """
+    if family.content is not None:
+        yield family.truth
     for projection in family.projections:
         if projection is not family.content:
             yield projection.table
@@ -189,7 +191,7 @@ READER = Role(
 )
 REPAIRER = Role(
     "repairer",
-    "repair messages, repair lags, apply, undo, runs, jobs, metrics; all that a reader does",
+    "repair messages, mailboxes and lags, apply, undo, runs, jobs, metrics; all that a reader does",
     (
         *READER.needs,
         Need(GrantScope.MAIL, _WRITES, MENDED),

@@ -17,6 +17,7 @@ from mailmend.model.projections.conditions import Condition
 from mailmend.model.projections.family import Content, Counts, Family, Filter, Union, projections_of
 from mailmend.model.projections.filled_mirror import FilledMirror
 from mailmend.model.projections.projection import Mirror, Projection
+from mailmend.model.projections.verdicts import Verdict, Why
 from mailmend.model.table import Canonical, Column, Compaction, Table, UserType, columns
 
 TWCS_MESSAGES = Compaction(
@@ -234,15 +235,17 @@ PATHS = Family(
         key=(("id", "mailboxid"),),
         compared=_MAILBOX_READ.regular,
         renamed=(("mailboxbase.namespace", "namespace"), ("mailboxbase.user", "user"), ("name", "mailboxname")),
-        report_only=True,
+        required=("uidvalidity",),
+        kept=((Verdict.WITHDRAW, Why.NO_PATH),),
     )
 )
-"""The truth `mailboxPathV3` with its projection `mailbox`: inconsistencies are reported, not mended."""
+"""The truth `mailboxPathV3` with its projection `mailbox`.
+
+A row of `mailbox` without a path is kept: its messages may be all that is left of a mailbox. A
+path without a uid validity is TORN: no other value is made up for it (docs/adr/0073).
+"""
 
 FAMILIES = (MESSAGES, PATHS)
 
 PROJECTIONS: Mapping[str, Projection] = projections_of(FAMILIES)
 """Every projection by its name in findings."""
-
-REPORT_ONLY = frozenset(family.mirror.name for family in FAMILIES if family.mirror.report_only)
-"""The names of projections whose inconsistencies are reported, and are not mended by a repair."""

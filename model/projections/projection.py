@@ -224,13 +224,14 @@ class Mirror(Projection):
         compared: columns of the projection that must agree with the truth's, in canonical form.
         renamed: (projection column, truth column) where the two names differ outside the key.
         required: truth columns that every insert writes; a truth row lacking one is TORN.
+        kept: verdicts that are only reported, each with the reason.
         left_out: columns that are not to be written.
     """
 
     compared: tuple[Column, ...]
     renamed: tuple[tuple[str, str], ...] = ()
     required: tuple[str, ...] = ()
-    report_only: bool = False
+    kept: tuple[tuple[Verdict, Why], ...] = ()
     left_out: frozenset[str] = frozenset()
     sources: tuple[tuple[str, str], ...] = field(init=False, repr=False, compare=False)
     """Each projection column that is written, with the truth column behind it."""
@@ -388,7 +389,9 @@ class Mirror(Projection):
         return Change(self.table, key, {**assign, **dict.fromkeys(emptied)}, add, take, at=stamp)
 
     def asks_for(self, verdict: Verdict, policy: RepairPolicy) -> bool:
-        if self.report_only or (verdict is Verdict.WITHDRAW and policy.dangling == "report"):
+        if verdict in dict(self.kept):
+            return False
+        if verdict is Verdict.WITHDRAW and policy.dangling == "report":
             return False
         if verdict is Verdict.LOST_CONTENT:
             return policy.orphans == "quarantine"
@@ -408,8 +411,8 @@ class Mirror(Projection):
                 return Reason(Why.NEEDS_ORPHANS)
             case Verdict.LOST_CONTENT:
                 return why_kept(self._births(finding.truths) or finding.suspect.truth_parts, None, now)
-            case _ if self.report_only:
-                return Reason(Why.ONLY_REPORTED)
+            case kept if why := dict(self.kept).get(kept):
+                return Reason(why)
             case Verdict.WITHDRAW if policy.dangling == "report" and Verdict.WITHDRAW in policy.only:
                 return Reason(Why.NEEDS_DANGLING)
             case _:

@@ -250,7 +250,7 @@ class Why(Enum):
     NEEDS_LEAKS = "needs --leaks collect"
     NEEDS_DANGLING = "needs --dangling withdraw or restore"
     NEEDS_ONLY = "left out by --only"
-    ONLY_REPORTED = "only reported"
+    NO_PATH = "only reported: no path is registered for this mailbox"
     YOUNGER_THAN_A_DAY = "younger than a day"
     NEEDS_SCAN = "a row of truth that nothing leads to may stand there: needs --scan"
     ROWS_DIFFER = "rows of its mailbox differ: counters are mended once they agree"

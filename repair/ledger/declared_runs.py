@@ -18,6 +18,9 @@ DECLARATION: Final = "declaration"
 
 TABLES: Final = "tables"
 
+MAILBOXES: Final = "mailboxes"
+"""The option of a run that mended the rows of mailboxes."""
+
 KEPT_CHARACTERS_MAX: Final = 2**16
 """Characters of a declaration that a run keeps."""
 

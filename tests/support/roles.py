@@ -36,7 +36,7 @@ firstUnseen         S       SM        SM      -         -        -             -
 mailboxRecents      S       SM        SM      -         -        -             -      -
 messageDeleted      S       SM        SM      -         -        -             -      -
 applicableFlag      S       SM        SM      -         -        -             -      -
-mailbox             S       S         SM      -         -        -             -      -
+mailbox             S       SM        SM      -         -        -             -      -
 mailboxPathV3       S       S         SM      -         -        -             -      -
 blobs               -       -         SM      -         -        -             -      SM
 blobParts           -       -         SM      -         -        -             -      SM

@@ -143,26 +143,33 @@ def test_recents_that_james_does_not_write_are_noticed(rows: int, lacking: int, 
     assert all(line.endswith("use --without mailboxRecents") for line in named)
 
 
-def test_a_check_that_finds_only_report_only_rows_advises_no_repair() -> None:
-    """The rows of `mailbox`: whether they were looked at twice, which gives the reason, or once."""
+def test_a_check_that_finds_only_mailboxes_without_a_path_advises_no_repair() -> None:
+    """Whether they were looked at twice, which gives the reason, or once."""
     summary = check_summary()
-    summary.findings = {"mailbox": Counter({Verdict.PROJECT: 1_000, Verdict.WITHDRAW: 2})}
-    said = "A repair with these options would change nothing: only reported (1,002)."
+    summary.findings = {"mailbox": Counter({Verdict.WITHDRAW: 1_002})}
+    why = "only reported: no path is registered for this mailbox (1,002)"
+    said = f"A repair with these options would change nothing: {why}."
 
     assert next_lines(summary) == [said]
-    summary.reasons = {Verdict.PROJECT: Counter({Why.ONLY_REPORTED: 1_000})}
+    summary.reasons = {Verdict.WITHDRAW: Counter({Why.NO_PATH: 1_002})}
     assert next_lines(summary) == [said]
 
 
-def test_a_check_that_finds_other_rows_too_advises_the_repair() -> None:
+def test_a_check_that_finds_messages_and_mailboxes_advises_both_repairs() -> None:
     summary = check_summary()
     summary.findings = {
-        "mailbox": Counter({Verdict.PROJECT: 2}),
+        "mailbox": Counter({Verdict.PROJECT: 2, Verdict.WITHDRAW: 3}),
         "messageIdTable": Counter({Verdict.PROJECT: 1}),
     }
-    summary.reasons = {Verdict.PROJECT: Counter({Why.ONLY_REPORTED: 2, Why.DUE: 1})}
+    summary.reasons = {
+        Verdict.PROJECT: Counter({Why.DUE: 3}),
+        Verdict.WITHDRAW: Counter({Why.NO_PATH: 3}),
+    }
 
-    assert next_lines(summary) == ["Next: mailmend repair messages --keyspace apache_james --dry-run"]
+    assert next_lines(summary) == [
+        "Next: mailmend repair messages --keyspace apache_james --dry-run",
+        "Next: mailmend repair mailboxes --keyspace apache_james --dry-run",
+    ]
 
 
 def test_a_check_names_the_options_without_which_a_repair_changes_nothing() -> None:

@@ -196,8 +196,33 @@ def test_a_column_that_cql_would_not_take_is_refused() -> None:
         render("ks", Put(bad, {"x = 1, y": "z"}))
 
 
-def test_a_field_of_a_user_type_cannot_be_written() -> None:
-    with pytest.raises(BadIdentifier):
+PATH = {"id": M, "mailboxbase.namespace": "#private", "mailboxbase.user": "me", "name": "INBOX"}
+
+
+def test_a_user_type_is_written_whole() -> None:
+    put = Put(PATHS.mirror.table, PATH)
+
+    assert render("ks", put) == "INSERT INTO ks.mailbox (id, mailboxbase, name) VALUES (?, ?, ?)"
+    assert values_of(put, "unset") == (M, {"namespace": "#private", "user": "me"}, "INBOX")
+
+
+def test_a_user_type_whose_fields_are_null_is_null() -> None:
+    empty = {"mailboxbase.namespace": None, "mailboxbase.user": None}
+    put = Put(PATHS.mirror.table, PATH | empty, clear=True)
+
+    assert values_of(put, "unset") == (M, None, "INBOX")
+
+
+def test_a_change_sets_a_user_type_whole() -> None:
+    change = Change(PATHS.mirror.table, (M,), {name: PATH[name] for name in PATH if name != "id"})
+
+    assert render("ks", change) == "UPDATE ks.mailbox SET mailboxbase = ?, name = ? WHERE id = ?"
+    assert values_of(change, "unset") == ({"namespace": "#private", "user": "me"}, "INBOX", M)
+
+
+def test_one_field_of_a_user_type_cannot_be_written() -> None:
+    """The other fields would be lost."""
+    with pytest.raises(ValueError, match=r"mailbox\.mailboxbase is written with all of its fields"):
         render("ks", Put(PATHS.mirror.table, {"id": M, "mailboxbase.user": "me"}))
 
 

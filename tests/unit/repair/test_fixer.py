@@ -205,7 +205,7 @@ class TestRestraint:
         assert (outcome.verdict, outcome.result) == (Verdict.LOST_CONTENT, None)
         assert world.get(MESSAGE_ID, place(truth)) is None
 
-    def test_paths_of_mailboxes_are_only_reported(self, world: World) -> None:
+    def test_a_path_that_no_known_key_leads_to_changes_no_mailbox(self, world: World) -> None:
         world.put(MAILBOX_PATH, {"namespace": "#private", "user": "u", "mailboxname": "INBOX", "mailboxid": MAILBOX_ID})
         suspect = Suspect("mailbox", (MAILBOX_ID,), Verdict.PROJECT)
         fixer = Fixer(world.mail, world.ledger, world.clock, (PATHS,), world.policy())
@@ -213,7 +213,7 @@ class TestRestraint:
         (outcome,) = fixer.revisit([suspect])
 
         assert (outcome.verdict, outcome.result, outcome.due) == (Verdict.PROJECT, None, False)
-        assert MAILBOX.name == "mailbox"
+        assert world.get(MAILBOX, (MAILBOX_ID,)) is None
 
     def test_counters_are_left_to_their_own_mender(self, world: World) -> None:
         assert world.revisit([Suspect("mailboxCounters", (MAILBOX_ID,), Verdict.AMEND)]) == []

@@ -72,7 +72,8 @@ def due(detection: Scanned, allowed: int, **changes: Any) -> Excess | None:
         (suspect(CONTENT, Verdict.LEAK), {}, False),
         (suspect(CONTENT, Verdict.LEAK), {"leaks": "collect"}, True),
         (suspect(CONTENT, Verdict.LEAK, age_seconds=60), {"leaks": "collect"}, False),
-        (Suspect(PATHS.mirror.name, (MAILBOX,), Verdict.AMEND), {}, False),
+        (Suspect(PATHS.mirror.name, (MAILBOX,), Verdict.AMEND), {}, True),
+        (Suspect(PATHS.mirror.name, (MAILBOX,), Verdict.WITHDRAW), {}, False),
     ],
 )
 def test_only_what_would_be_written_counts(found: Suspect, changes: dict[str, Any], written: bool) -> None:

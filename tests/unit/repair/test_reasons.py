@@ -79,7 +79,7 @@ def finding(verdict: Verdict, result: Verdict | None = None, *, at: int = 1, mes
             CONTENT,
             Reason(Why.YOUNGER_THAN_A_DAY),
         ),
-        (finding(Verdict.AMEND), {}, PATHS.mirror, Reason(Why.ONLY_REPORTED)),
+        (finding(Verdict.WITHDRAW), {}, PATHS.mirror, Reason(Why.NO_PATH)),
         (finding(Verdict.AMEND), {"only": frozenset({Verdict.PROJECT})}, UNSEEN, Reason(Why.NEEDS_ONLY)),
         (finding(Verdict.WITHDRAW), {"dangling": "report"}, MIRROR, Reason(Why.NEEDS_DANGLING)),
         (finding(Verdict.AMEND), {}, COUNTS, Reason(Why.ROWS_DIFFER)),

@@ -128,18 +128,18 @@ def test_only_what_is_asked_for_is_mended(found: Look, verdict: Verdict) -> None
         (at_mirror(TRUTH, projected=mirror_row(TRUTH)), Verdict.AGREE),
         (
             Look(
-                Suspect(PATHS.mirror.name, (MAILBOX,), Verdict.PROJECT),
+                Suspect(PATHS.mirror.name, (MAILBOX,), Verdict.WITHDRAW),
                 PATHS.mirror,
                 PATHS.content,
                 PATHS.mirror,
-                truths=(PATH,),
+                projected=Seen(PATHS.mirror.row_of(PATH.row)),
             ),
-            Verdict.PROJECT,
+            Verdict.WITHDRAW,
         ),
     ],
 )
 def test_the_rest_is_only_reported(found: Look, verdict: Verdict) -> None:
-    """Unless the policy says otherwise; counters are mended elsewhere, paths by James."""
+    """Unless the policy says otherwise; mailboxes without a path always, counters elsewhere."""
     assert rule(found, POLICY, START) == Finding(found.suspect, verdict, truths=found.truths, projected=found.projected)
 
 

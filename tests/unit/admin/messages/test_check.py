@@ -198,20 +198,23 @@ class TestCheck:
         assert (everything.code, everything.json["left"]) == (1, {"PROJECT": 1, "AMEND": 1, "WITHDRAW": 1})
         assert (messages.code, messages.json["findings"]) == (0, {})
 
-    def test_rows_that_are_only_reported_have_no_repair_as_next_command(
+    def test_mailboxes_without_a_path_have_no_repair_as_next_command(
         self, mailmend: CommandLine, mail: MailKeyspace, cluster: ClusterTwin
     ) -> None:
-        register(mail, 1, "INBOX", row_says=None)
+        base = {"namespace": "#private", "user": "bob"}
+        mail.tables.write(Put(MAILBOX, {"id": message(9), "mailboxbase": base, "name": "stray"}))
         cluster.clock.advance(1)
 
         for once in ((), ("--no-recheck",)):
             checked = mailmend("check", *QUICK, *once)
             assert checked.code == 1, checked.err
             assert "Next: mailmend repair" not in checked.out
-            assert "A repair with these options would change nothing: only reported (1)." in checked.out
+            assert "would change nothing: only reported: no path is registered" in checked.out
 
-    def test_paths_are_never_mended(self, mailmend: CommandLine, mail: MailKeyspace, mend: Typed) -> None:
-        """Report only: a repair neither touches them nor fails for them."""
+    def test_a_repair_of_messages_leaves_mailboxes(
+        self, mailmend: CommandLine, mail: MailKeyspace, mend: Typed
+    ) -> None:
+        """It neither touches them nor fails for them."""
         register(mail, 1, "INBOX", row_says=None)
 
         assert mend().code == 0

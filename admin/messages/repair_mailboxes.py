@@ -1,0 +1,73 @@
+"""`mailmend repair mailboxes`: rows of `mailbox` that are missing, or that name another path."""
+
+from dataclasses import replace
+from typing import Final
+
+from mailmend.admin.frame.caller import Caller
+from mailmend.admin.frame.command import Command
+from mailmend.admin.frame.kinds import VERDICTS
+from mailmend.admin.frame.options import CONNECTION, MAX_FIXES, STAGING, flag, option
+from mailmend.admin.messages.mending import CommandResult
+from mailmend.admin.messages.options import (
+    MEASURED,
+    PLAN,
+    REPAIR_EXITS,
+    SCANNING_ALL,
+    TIMING,
+    WRITING,
+)
+from mailmend.admin.messages.repair import RepairRequest, repair
+
+
+def repair_mailboxes(request: RepairRequest, caller: Caller) -> CommandResult:
+    """Mend the rows of `mailbox`, as `repair` mends what follows from messages."""
+    return repair(replace(request, mailboxes=True), caller)
+
+
+REPAIR_MAILBOXES: Final = Command(
+    name="mailboxes",
+    summary="Mend the rows of mailboxes that their paths tell.",
+    about="""The registry of paths, mailboxPathV3, is the source of truth; mailbox has the path of
+    each mailbox by its id. A row of mailbox that is missing is written, and a row with another path
+    or another uid validity is overwritten, where exactly one path is registered for the mailbox.
+
+    Nothing is removed, and no path is written. A person decides about the rest, which is reported
+    with its reason and with all paths: CLASH, a mailbox with two paths (a rename that did not
+    remove the old one); WITHDRAW, a mailbox without a path, whose messages are still there; TORN, a
+    path without a uid validity.
+
+    The repair reads both tables once, waits, looks at every suspect again, keeps what it overwrites
+    (see `mailmend undo`), and writes with a timestamp from before its scan, so that changes by
+    users in the meantime win. James need not stop.""",
+    service="mailmend.admin.messages.repair_mailboxes:repair_mailboxes",
+    present="mailmend.admin.messages.shared_document:document_of",
+    options=(
+        *TIMING,
+        flag("--dry-run", "Write nothing: look twice, and say what would be mended."),
+        PLAN,
+        option(
+            "--only",
+            "Only these: PROJECT (missing rows), AMEND (rows that differ).",
+            type=VERDICTS,
+            multiple=True,
+            metavar="VERDICT",
+        ),
+        MAX_FIXES,
+        flag(
+            "--beat-ahead",
+            "Overwrite cells whose timestamps lie in the future, at once; a late writer loses.",
+        ),
+        *WRITING,
+        *SCANNING_ALL,
+        STAGING,
+    ),
+    shared=(CONNECTION,),
+    output=MEASURED,
+    alone={"plan": ("max_fixes", "keep")},
+    examples="""
+        mailmend repair mailboxes --dry-run           what would be mended, and what is left
+        mailmend repair mailboxes --findings -        mend it; every finding with both rows
+        mailmend repair mailboxes --plan plan.jsonl   to be approved: then mailmend apply
+        mailmend undo RUN                             put it back""",
+    exits=REPAIR_EXITS,
+)
