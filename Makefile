@@ -75,13 +75,14 @@ wheel-environment: $(STAMP) # The package is the wheel, not this folder
 	$(UV) build --quiet --wheel --out-dir build/wheel
 	$(UV) pip install --quiet --python $(VENV) --no-deps --reinstall build/wheel/*.whl
 
-check: $(STAMP) verify ## Lint, folded code, hard words, types, layers and doors; seconds
+check: $(STAMP) verify ## Lint, folded code, hard words, types, layers, doors and sizes; seconds
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/python -m tests.ratchet
 	$(BIN)/python -m tests.plain_words
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/pytest -qq -p no:cacheprovider tests/unit/test_packaging.py
 
 verify: $(STAMP) ## What is generated is up to date
 	$(UV) lock --check --quiet

@@ -17,7 +17,6 @@ caller comes as the error of his call.
 
 import asyncio
 import atexit
-import functools
 import os
 import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
@@ -25,8 +24,8 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from threading import Event
-from typing import Any, ClassVar, Final, TypeVar
-from weakref import WeakKeyDictionary, WeakSet
+from typing import Any, Final, TypeVar
+from weakref import WeakKeyDictionary
 
 import _pulsar
 import pulsar
@@ -35,6 +34,7 @@ from pulsar.asyncio import PulsarException
 
 from mailmend.mailqueue.broker_tls import BrokerTls, context_of, tls_error
 from mailmend.mailqueue.concurrency import finished
+from mailmend.mailqueue.pulsar.call_backs import CallBack, Functools, tell
 from mailmend.mailqueue.pulsar.settings import LOOK_AT_LOGIN, PulsarAuth, PulsarSettings
 from mailmend.mailqueue.pulsar.topics import StoredMessage, TopicMessage
 from mailmend.mailqueue.rules.places import EntryPosition, MessagePlace
@@ -158,10 +158,6 @@ ENDLESS_SECONDS: Final = 2.0
 
 CLOSE_SECONDS_MAX: Final = 2.0
 """How long the end of the interpreter waits for a client that closes."""
-
-LET_GO_TRIES_MAX: Final = 200
-LET_GO_SECONDS: Final = 0.005
-"""How often and how long the end of the interpreter waits for the threads of closed clients."""
 
 _ONE_KEY: Final = "mailmend"
 
@@ -304,7 +300,7 @@ class PulsarClient:
             return
         closed = Event()
         client = self._opened._client  # noqa: SLF001 - the library's own needs an event loop
-        client.close_async(_CallBack(_set, closed))
+        client.close_async(CallBack(tell, closed))
         if not closed.wait(CLOSE_SECONDS_MAX):
             self._opened.shutdown()
 
@@ -511,44 +507,6 @@ def _authentication(settings: PulsarSettings) -> Any:
             return None
 
 
-class _CallBack(functools.partial[None]):
-    """What a thread of the library calls when an answer has come."""
-
-    held: ClassVar = WeakSet["_CallBack"]()
-    """The call backs that the library's threads have not let go of."""
-
-    def __init__(self, *_: object, **__: object) -> None:
-        self.held.add(self)
-
-    def __call__(self, /, *args: Any, **named: Any) -> None:
-        with suppress(RuntimeError):  # the event loop is closed: no task waits any more
-            super().__call__(*args, **named)
-
-    @classmethod
-    def wait_until_let_go(cls) -> None:
-        """Wait while threads of clients that are closed still have call backs.
-
-        Python ends a thread that asks for its lock too late. A thread in a C++ function that may
-        not be left that way, such as one that destroys a call back, takes the process with it:
-        SIGABRT.
-        The wait has an end, as a client that was connecting forgets a call back now and then.
-        """
-        for _ in range(LET_GO_TRIES_MAX):
-            if not cls.held:
-                return
-            Event().wait(LET_GO_SECONDS)
-
-
-def _set(event: Event, _: _pulsar.Result) -> None:
-    event.set()
-
-
-class _Functools:
-    """What the library uses of the module of that name."""
-
-    partial = _CallBack
-
-
-pulsar_async.functools = _Functools
+pulsar_async.functools = Functools
 # What is registered first runs last: by then each client is closed.
-atexit.register(_CallBack.wait_until_let_go)
+atexit.register(CallBack.wait_until_let_go)
