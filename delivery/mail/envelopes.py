@@ -12,7 +12,7 @@ import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 from uuid import UUID, uuid5
 
@@ -42,6 +42,7 @@ from mailmend.mailqueue.rules.mails import (
 from mailmend.model.errors import BadPayload, WrongUse
 from mailmend.model.ids import EnqueueId
 from mailmend.model.texts import NOTE_BYTES_MAX, noted, wellformed
+from mailmend.model.values import in_utc
 
 _LOG: Final = logging.getLogger("mailmend.delivery")
 
@@ -362,12 +363,9 @@ def _number(value: Any, otherwise: int) -> int:
 
 def _instant(value: Any) -> datetime | None:
     try:
-        at = datetime.fromisoformat(_text(value))
-    except ValueError:
+        return in_utc(datetime.fromisoformat(_text(value)))
+    except (ValueError, OverflowError):  # in UTC it may be before the year 1, or after the year 9999
         return None
-    if at.tzinfo:
-        return at.astimezone(UTC)
-    return at.replace(tzinfo=UTC)
 
 
 def _id(value: Any) -> EnqueueId | None:

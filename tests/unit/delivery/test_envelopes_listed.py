@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -20,6 +21,8 @@ from mailmend.delivery.mail.entries import (
 )
 from mailmend.delivery.mail.envelopes import (
     BYTES,
+    GIVEN_BYTES_MAX,
+    NOTES_BYTES_MAX,
     REMEMBERED,
     changed_mail,
     counted_mail,
@@ -32,10 +35,12 @@ from mailmend.delivery.mail.envelopes import (
     with_bytes,
     without_notes,
 )
+from mailmend.delivery.mail.notices import NoticeCondition, ReturnedPart
 from mailmend.delivery.policy.policy import PickupField
-from mailmend.mailqueue.codec import attribute
+from mailmend.mailqueue.codec import attribute, attribute_value
 from mailmend.mailqueue.rules.mails import Listed, Mail, MailBlobs, QueuedMail
 from mailmend.model.ids import BlobId, EnqueueId
+from mailmend.model.texts import NOTE_BYTES_MAX
 
 NOON = datetime(2026, 8, 29, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -205,3 +210,147 @@ def test_a_command_that_changes_nothing_leaves_the_mail() -> None:
     assert changed_mail(listed(again(), NOON + HOUR), nobody, DELETE, NOON) == ([], None)
     chosen, behind = changed_mail(listed(again()), CYS, DELETE, NOON)
     assert ([entry.entry.recipient for entry in chosen], behind) == ([CY], None)
+
+
+def remembered(written: Mail) -> Any:
+    return attribute_value(written.attributes[REMEMBERED])
+
+
+def test_what_a_mail_remembers_has_a_fixed_form() -> None:
+    """Other releases read it."""
+    written = again(refusals=2, reply="450 later", host="mx", due_at=NOON, order=HOLD, changed_at=NOON + HOUR)
+
+    assert remembered(written) == {
+        "id": str(FIRST),
+        "first_seen_at": "2026-08-29T12:00:00+00:00",
+        "entries": [
+            {"number": 0, "refusals": 0, "reply": "", "host": ""},
+            {
+                "number": 1,
+                "refusals": 2,
+                "reply": "450 later",
+                "host": "mx",
+                "due_at": "2026-08-29T12:00:00+00:00",
+                "changed_at": "2026-08-29T13:00:00+00:00",
+                "order": "hold",
+                "owner": "ann",
+                "reason": "asked",
+                "at": "2026-08-29T12:00:00+00:00",
+            },
+        ],
+    }
+
+
+@pytest.mark.parametrize(
+    "change", [{"order": "hold"}, {"order": "release", "at": NOON.isoformat()}, {"at": NOON.isoformat()}]
+)
+def test_an_order_of_another_program_does_not_count(change: Mapping[str, str]) -> None:
+    written = mail({REMEMBERED: attribute({"entries": [change, "no entry"]})})
+
+    assert [entry.entry.order for entry in queued_entries(listed(written), NOON)] == [None, None]
+
+
+@pytest.mark.parametrize(("before", "replies", "after"), [("old", ("", ""), "old"), ("old", ("", "450 no"), "450 no")])
+def test_the_error_of_a_mail_is_the_first_reply_of_its_recipients(
+    before: str, replies: tuple[str, str], after: str
+) -> None:
+    bob, cy = entries()
+    tried = [replace(bob, reply=replies[0]), replace(cy, reply=replies[1])]
+
+    assert mail_again(replace(mail(), error_message=before), OUTGOING, tried).error_message == after
+
+
+@pytest.mark.parametrize(("count", "note_bytes"), [(1, NOTE_BYTES_MAX), (1024, NOTES_BYTES_MAX // 1024)])
+def test_the_notes_of_recipients_have_equal_parts_of_what_a_mail_may_hold(count: int, note_bytes: int) -> None:
+    order = replace(HOLD, owner="o" * 9_999, reason="e" * 9_999)
+    entry = replace(entries()[0], reply="r" * 9_999, host="h" * 9_999, order=order)
+
+    noted = remembered(mail_again(mail(), OUTGOING, [entry] * count))["entries"][0]
+
+    sizes = {name: len(noted[name]) for name in ("reply", "reason", "host", "owner")}
+    assert sizes == {"reply": note_bytes, "reason": note_bytes, "host": 255, "owner": 255}
+
+
+def test_notes_of_one_mail_take_a_quarter_of_a_mebibyte_and_hooks_a_quarter_of_that() -> None:
+    assert (NOTES_BYTES_MAX, GIVEN_BYTES_MAX) == (2**18, 2**16)
+
+
+def test_a_host_that_was_remembered_at_greater_length_is_cut() -> None:
+    written = mail({REMEMBERED: attribute({"entries": [{"host": "h" * 300}, {}]})})
+
+    assert len(queued_entries(listed(written), NOON)[0].entry.host) == 255
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ({"a": "b", "": "c"}, {"a"}),
+        ({"a": "b" * (GIVEN_BYTES_MAX - 1)}, {"a"}),
+        ({"a": "b" * GIVEN_BYTES_MAX, "c": "d"}, {"c"}),
+        ({"a": "b" * (GIVEN_BYTES_MAX - 3), "c": "d", "e": "f"}, {"a", "c"}),
+        ({"\ud800": "\ud800"}, {"\ufffd"}),
+    ],
+)
+def test_attributes_of_hooks_are_kept_while_there_is_room(given: Mapping[str, str], kept: set[str]) -> None:
+    written = mail_again(mail(), OUTGOING, entries(), given)
+
+    assert written.attributes.keys() - {REMEMBERED} == kept
+
+
+@pytest.mark.parametrize(
+    ("text", "instant"),
+    [
+        ("2026-08-29T12:00:00Z", NOON),
+        ("2026-08-29T14:00:00+02:00", NOON),
+        ("2026-08-29T12:00:00", NOON),
+        ("at noon", None),
+        ("0001-01-01T00:00:00+14:00", None),
+    ],
+)
+def test_an_instant_of_an_attribute_is_in_utc(text: str, instant: datetime | None) -> None:
+    expires_at = queued_entries(listed(mail({"expires": attribute(text)})), NOON)[0].mail.expires_at
+
+    assert expires_at == instant
+    assert expires_at is None or expires_at.tzinfo is UTC
+
+
+@pytest.mark.parametrize(("value", "said"), [(-9, -9), (-10, None), (9, 9), (10, None), (False, None), ("1", None)])
+def test_a_priority_of_a_sender_is_from_minus_nine_to_nine(value: object, said: int | None) -> None:
+    written = mail({"MAIL_PRIORITY": attribute(value)})
+
+    assert queued_entries(listed(written), NOON)[0].mail.priority == said
+
+
+@pytest.mark.parametrize(
+    ("notify", "conditions"),
+    [
+        (" success , Failure,other", {NoticeCondition.SUCCESS, NoticeCondition.FAILURE}),
+        ("NEVER", {NoticeCondition.NEVER}),
+        ("", None),
+    ],
+)
+def test_conditions_of_notices_are_read_in_any_case(notify: str, conditions: set[NoticeCondition] | None) -> None:
+    written = mail({"dsn-notify": attribute({BOB: notify})})
+
+    assert queued_entries(listed(written), NOON)[0].entry.notify == conditions
+
+
+@pytest.mark.parametrize(("text", "part"), [("full", ReturnedPart.FULL), ("HDRS", ReturnedPart.HEADER), ("no", None)])
+def test_the_part_that_is_returned_is_read_in_any_case(text: str, part: ReturnedPart | None) -> None:
+    written = mail({"dsn-ret": attribute(text)})
+
+    assert queued_entries(listed(written), NOON)[0].mail.returned == part
+
+
+@pytest.mark.parametrize(("address", "original"), [("utf-8;b@x.org", "utf-8;b@x.org"), ("b@x.org", "rfc822;b@x.org")])
+def test_an_original_recipient_without_a_type_is_a_mail_address(address: str, original: str) -> None:
+    written = mail({"dsn-orcpt": attribute({BOB: address})})
+
+    assert queued_entries(listed(written), NOON)[0].entry.original == original
+
+
+def test_a_mail_was_first_seen_when_it_was_last_updated_or_enqueued() -> None:
+    untouched = replace(mail(), last_updated=None)
+
+    assert queued_entries(listed(replace(mail(), last_updated=NOON - HOUR)), NOON)[0].mail.first_seen_at == NOON - HOUR
+    assert queued_entries(listed(untouched), NOON + HOUR)[0].mail.first_seen_at == NOON
