@@ -235,12 +235,13 @@ class PolicyNode:
         for pair in self.node.value:
             yield self._child(pair)
 
-    def one_or_more(self, what: str) -> "Iterator[PolicyNode]":
+    def one_or_more(self) -> "Iterator[PolicyNode]":
         """The values of a list, or the single value."""
+        values = [self.node]
         if self.is_list:
-            yield from self.listed(what)
-        else:
-            yield self
+            values = self.node.value
+        for value in values:
+            yield self._child(value)
 
     def items(self, what: str) -> "Iterator[tuple[str, PolicyNode, PolicyNode]]":
         """The name, its place, and the value of each entry of a mapping."""
@@ -318,7 +319,7 @@ def read_patterns(named: MatchedField, nodes: Iterable[PolicyNode]) -> tuple[Val
 
 def read_ungrouped(named: MatchedField, node: PolicyNode, problem: str) -> tuple[ValuePattern, ...]:
     """What a value or several mean, where a group is a problem."""
-    found = read_patterns(named, node.one_or_more("values"))
+    found = read_patterns(named, node.one_or_more())
     if any(isinstance(value, GroupName) for value in found):
         node.note(problem, "Write the values, or '@name' of a list.")
     return found
@@ -414,11 +415,11 @@ class _Composer:
             self.sizes.pop(event.anchor, None)
         node: yaml.Node
         if isinstance(event, yaml.ScalarEvent):
-            node = yaml.ScalarNode(event.tag, event.value, event.start_mark, event.end_mark, event.style)
+            node = yaml.ScalarNode(event.tag, event.value, event.start_mark, style=event.style)
         elif isinstance(event, yaml.MappingStartEvent):
-            node = yaml.MappingNode(event.tag, [], event.start_mark, event.end_mark)
+            node = yaml.MappingNode(event.tag, [], event.start_mark)
         else:
-            node = yaml.SequenceNode(event.tag, [], event.start_mark, event.end_mark)
+            node = yaml.SequenceNode(event.tag, [], event.start_mark)
         if event.anchor:
             self.anchors[event.anchor] = node
             if isinstance(event, yaml.ScalarEvent):
@@ -463,7 +464,7 @@ class _Composer:
         """A value without text, which holds the place of an alias that means nothing."""
         self._note(event, problem, mend)
         self._count(event, 1)
-        return yaml.ScalarNode("", "", event.start_mark, event.end_mark, "'")
+        return yaml.ScalarNode("", "", event.start_mark, style="'")
 
     def _error(self, event: yaml.NodeEvent, problem: str, mend: str = "") -> BadPolicyFile:
         place = _place(self.lines, event.start_mark.line, event.start_mark.column)

@@ -220,7 +220,7 @@ def _incoming_rule(node: PolicyNode) -> IncomingRule:
 
 
 def _removed(node: PolicyNode) -> frozenset[str]:
-    return frozenset(read_each(node.one_or_more("header fields"), _header_field))
+    return frozenset(read_each(node.one_or_more(), _header_field))
 
 
 def _header_field(node: PolicyNode) -> str:
@@ -339,8 +339,7 @@ def _threshold(algorithm: RateAlgorithm, node: PolicyNode) -> Threshold:
 def _rate(algorithm: RateAlgorithm, node: PolicyNode) -> DeliveryRate:
     """`X`, `X/Y` or `[X, Y]`: X deliveries in Y seconds, or in one."""
     if node.is_list:
-        numbers = node.listed("the numbers of a rate")
-        text = "/".join(number.text("a number of a rate") for number in numbers)
+        text = "/".join(number.text("a number of a rate") for number in node.one_or_more())
     else:
         text = node.text("a rate")
     try:
@@ -479,7 +478,7 @@ def _wanted(fields: GroupedFields, node: PolicyNode) -> ReadPatterns:
     wanted = ReadPatterns()
     for _, key, values in node.items("if"):
         for named in read_each([key], partial(_counted_field, fields)):
-            wanted[named] = read_patterns(named, values.one_or_more("values"))
+            wanted[named] = read_patterns(named, values.one_or_more())
             groups = fields[named]
             if groups is not None:
                 _refuse_unknown(named, values, groups)
@@ -497,7 +496,7 @@ def _counted_field(fields: GroupedFields, node: PolicyNode) -> PickupField:
 
 def _refuse_unknown(named: PickupField, node: PolicyNode, groups: Sequence[FieldGroup]) -> None:
     known = [group.name for group in groups]
-    for value in node.one_or_more("values"):
+    for value in node.one_or_more():
         if not value.is_value:
             continue
         text = value.text("a value")

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from mailmend.delivery.policy.file import nodes
 from mailmend.delivery.policy.file.forms import BadPolicyFile
-from mailmend.delivery.policy.file.nodes import DEPTH_MAX, FILE_BYTES_MAX
+from mailmend.delivery.policy.file.nodes import DEPTH_MAX, FILE_BYTES_MAX, NODES_MAX, PATTERNS_MAX
 from mailmend.delivery.policy.file.reading import policies_of, read_policies
 from mailmend.model.errors import WrongUse
 from tests.support.thorough import share
@@ -32,6 +33,55 @@ def refused(text: str) -> BadPolicyFile:
 )
 def test_what_is_deep_is_refused_where_it_gets_too_deep(text: str) -> None:
     assert refused(text).problem == f"lists and mappings are within each other more than {DEPTH_MAX} deep"
+
+
+def test_a_file_may_be_fifty_levels_deep() -> None:
+    value = "[" * (DEPTH_MAX - 1) + "]" * (DEPTH_MAX - 1)
+
+    policies_of(f"version: {value}\npolicies: []", "policies.yaml")
+
+    error = refused(f"version: [{value}]\npolicies: []")
+    assert (DEPTH_MAX, error.place.line, error.place.column) == (50, 1, 10 + DEPTH_MAX - 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("[]", 1),
+        ("version: x\npolicies: []", 5),
+        ("version: [&a x, *a, *a]\npolicies: []", 8),
+        ("version: [&a [x, y], *a]\npolicies: []", 11),
+        ("version: [&a {x: y}, *a, z]\npolicies: []", 12),
+        ("version: [[u], &a [v, &b [w]], *a, *b]\npolicies: []", 17),
+    ],
+)
+def test_each_value_of_a_file_counts_and_those_of_aliases_again(
+    text: str, values: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert (NODES_MAX, PATTERNS_MAX) == (1_000_000, 1_000_000)
+
+    monkeypatch.setattr(nodes, "NODES_MAX", values)
+    policies_of(text, "policies.yaml")
+
+    monkeypatch.setattr(nodes, "NODES_MAX", values - 1)
+    assert "more than" in refused(text).problem
+
+
+def test_an_alias_that_means_nothing_counts_as_one_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nodes, "NODES_MAX", 5)
+
+    assert len(refused("version: *a\npolicies: []").each) == 1
+    assert len(refused("version: [*a]\npolicies: []").each) == 2
+
+
+def test_an_anchor_that_is_there_twice_repeats_nothing_before_its_end() -> None:
+    error = refused("lists: {a: &a x, b: &a [*a]}")
+
+    assert [found.problem for found in error.each] == [
+        "the values of a list are a list",
+        "the anchor &a is there twice",
+        "the anchor &a repeats itself",
+    ]
 
 
 def test_aliases_of_aliases_are_counted_as_what_they_stand_for() -> None:
@@ -104,9 +154,28 @@ def test_lists_that_are_named_often_are_counted() -> None:
     assert refused(text).problem.startswith("lists are named too often")
 
 
+def test_a_list_counts_wherever_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "lists: {l: [a, b], m: [c]}\nsuspends: [{jobid: '@l'}, {jobid: '@l', tenantid: '@m'}]\n"
+
+    monkeypatch.setattr(nodes, "PATTERNS_MAX", 5)
+    policies_of(text, "policies.yaml")
+
+    monkeypatch.setattr(nodes, "PATTERNS_MAX", 4)
+    error = refused(text)
+    assert (error.place.line, error.place.column) == (2, 51)
+    assert error.problem == "lists are named too often: they come to more than 4 values in this file"
+
+
 def test_a_file_of_empty_lines_has_no_policies() -> None:
     assert refused("\n" * FILE_BYTES_MAX).problem == "there are no policies in it"
     assert refused("#" * FILE_BYTES_MAX).problem == "there are no policies in it"
+
+
+def test_a_text_that_is_too_large_is_not_parsed() -> None:
+    error = refused("#" * (FILE_BYTES_MAX + 1))
+
+    assert (error.problem, error.place.line) == ("the file is too large", 1)
+    assert error.mend == "A policy file has at most 4,194,304 bytes."
 
 
 def test_a_file_that_is_too_large_is_not_read_through(tmp_path: Path) -> None:
