@@ -16,13 +16,15 @@ from mailmend.model.table import Column, Kind, Table
 TEXTS: Final = frozenset({"ascii", "inet", "text", "varchar"})
 WHOLE_NUMBERS: Final = frozenset({"bigint", "int", "smallint", "tinyint"})
 UUIDS: Final = frozenset({"timeuuid", "uuid"})
+SIMPLE: Final = TEXTS | WHOLE_NUMBERS | {"boolean"}
+"""Types whose values are the same exactly where they are equal in Python."""
 
 _OTHERS_IN_KEYS: Final = frozenset({"blob", "boolean", "date", "time", "timestamp", "varint"})
 _IN_KEYS: Final = TEXTS | WHOLE_NUMBERS | UUIDS | _OTHERS_IN_KEYS
 _COMPARED: Final = _IN_KEYS | {"decimal", "double", "duration", "float"}
 _MADE_OF_OTHERS: Final = frozenset({"frozen", "list", "map", "set", "tuple", "vector"})
 _NOT_IN_KEYS: Final = frozenset({"decimal", "double", "duration", "float", "vector"})
-_GATHERED: Final = frozenset(f"set<{name}>" for name in (TEXTS | WHOLE_NUMBERS | {"boolean"}))
+_GATHERED: Final = frozenset(f"set<{name}>" for name in SIMPLE)
 
 
 def incomparable(family: Family) -> Iterator[str]:

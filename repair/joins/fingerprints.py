@@ -11,6 +11,7 @@ from typing import Any
 
 from mailmend.model.table import Canonical, Column, Row
 from mailmend.model.values import exact_form
+from mailmend.repair.comparable import SIMPLE
 
 _FINGERPRINT_BYTES = 16
 _BY_VALUE = 2
@@ -59,12 +60,9 @@ def cells_at(names: Iterable[Any]) -> Callable[[Any], tuple[Any, ...]]:
     return lambda row: tuple([row[name] for name in wanted])
 
 
-_SIMPLE = frozenset(("text", "int", "bigint", "boolean", "smallint", "tinyint", "varchar", "ascii"))
-
-
 def _is_plain(column: Column) -> bool:
-    """Whether a cell is its own canonical form, with a distinct repr for each value."""
-    return column.canonical is Canonical.PLAIN and column.type in _SIMPLE
+    """Whether a cell is its own canonical form: it is taken without a call, as there are millions."""
+    return column.canonical is Canonical.PLAIN and column.type in SIMPLE
 
 
 def _cell_form(column: Column, name: str, beside: str) -> Callable[[Row], Any]:

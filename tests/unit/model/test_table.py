@@ -1,5 +1,6 @@
-"""Tables, types in one spelling, keys, and canonical forms: what "the same" means, in Python."""
+"""Tables, their columns, keys and options, and canonical forms: what "the same" means, in Python."""
 
+from dataclasses import fields, replace
 from typing import Any
 from uuid import uuid1
 
@@ -8,9 +9,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mailmend.model.catalog.mail import IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID
-from mailmend.model.cql_types import class_problem, cql_of_class, names_in, normal_type, parse_type
 from mailmend.model.errors import BadIdentifier
-from mailmend.model.table import Canonical, Column, canonical_value, identifier, rows_agree
+from mailmend.model.table import (
+    Canonical,
+    Column,
+    Compaction,
+    Kind,
+    Table,
+    UserType,
+    canonical_value,
+    columns,
+    computed_column,
+    identifier,
+    is_plain_name,
+    names_of,
+    rows_agree,
+    spellings,
+    types_of,
+)
+from mailmend.model.transforms import ConstantCell, LowerCase
 
 
 @pytest.mark.parametrize("name", ["apache_james", "a", "Keyspace1", "x" * 48])
@@ -24,6 +41,24 @@ def test_a_bad_identifier_is_refused_by_name(name: str) -> None:
         identifier(name, "keyspace")
     assert refused.value.name == name
     assert "keyspace" in str(refused.value)
+
+
+def test_a_bad_identifier_is_a_bad_name_where_nothing_else_is_said() -> None:
+    with pytest.raises(BadIdentifier, match="'1st' is not a valid name"):
+        identifier("1st")
+
+
+@pytest.mark.parametrize(
+    ("spelling", "is_plain"), [("uid", True), ("Uid", False), ("select", False), ("a b", False), ('"uid"', False)]
+)
+def test_a_plain_name_needs_no_quotes(spelling: str, is_plain: bool) -> None:
+    assert is_plain_name(spelling) is is_plain
+
+
+@pytest.mark.parametrize("word", ["select", "SELECT"])
+def test_a_word_of_cql_is_no_identifier(word: str) -> None:
+    with pytest.raises(BadIdentifier):
+        identifier(word)
 
 
 def test_the_key_is_partition_then_clustering() -> None:
@@ -70,12 +105,225 @@ def test_counters_and_collections_are_distinguished_from_plain_columns() -> None
 
 
 MESSAGE = uuid1()
+ID = Column("id", "uuid", Kind.PARTITION)
+"""A key, for tables of which only the other columns matter."""
+
+NAME = Column('"Name"', "text")
+LOWER = LowerCase(source="Name", type="text")
+ALWAYS = ConstantCell(source=None, type="int", value=7)
+COMPUTING = Table("t", (ID, NAME, computed_column(LOWER), computed_column(ALWAYS)))
+
+
+@pytest.mark.parametrize(
+    ("of", "declared"),
+    [
+        (Column, ("spelling", "type", "kind", "canonical", "descending", "mask", "computed")),
+        (Table, ("spelling", "columns", "comment", "compaction", "options")),
+    ],
+)
+def test_a_part_of_a_schema_is_made_compared_and_shown_as_it_was_declared(
+    of: type[Column | Table], declared: tuple[str, ...]
+) -> None:
+    switches = {part.name: (part.init, part.repr, part.compare) for part in fields(of) if part.name != "dropped"}
+
+    assert switches == {**dict.fromkeys(switches, (False,) * 3), **dict.fromkeys(declared, (True,) * 3)}
+
+
+def test_dropped_columns_of_a_table_are_not_compared() -> None:
+    assert Table("t", (ID,), dropped=(NAME,)) == Table("t", (ID,))
+
+
+def test_a_table_keeps_its_options_with_other_columns() -> None:
+    assert OPTED.with_columns((NAME,)) == replace(OPTED, columns=(NAME,))
+
+
+@pytest.mark.parametrize(
+    ("kind", "in_key"),
+    [(Kind.PARTITION, True), (Kind.CLUSTERING, True), (Kind.REGULAR, False), (Kind.STATIC, False)],
+)
+def test_partition_and_clustering_columns_are_the_key(kind: Kind, in_key: bool) -> None:
+    assert Column("c", "int", kind).in_key is in_key
+
+
+@pytest.mark.parametrize(
+    ("of", "is_collection"),
+    [("set<int>", True), ("list<int>", True), ("map<int,int>", True), ("frozen<set<int>>", False), ("text", False)],
+)
+def test_a_collection_that_is_frozen_is_one_cell(of: str, is_collection: bool) -> None:
+    table = Table("t", (ID, Column("c", of)))
+
+    assert table.column("c").is_collection is is_collection
+    assert table.collections == ("c",) * is_collection
+    assert table.plain == ("id", *("c",) * (not is_collection))
+
+
+@pytest.mark.parametrize(("descending", "order"), [(False, "ASC"), (True, "DESC")])
+def test_an_order_is_spelled_as_in_cql(descending: bool, order: str) -> None:
+    assert Column("c", "int", Kind.CLUSTERING, descending=descending).order == order
+
+
+def test_columns_of_one_shape_have_one_type_and_are_both_static_or_neither() -> None:
+    assert Column("c", "map<varchar, int>").shape == Column("c", "map<text,int>", Kind.CLUSTERING).shape
+    assert Column("c", "int", Kind.STATIC).shape == "int static"
+
+
+@pytest.mark.parametrize(
+    ("of", "counts", "by_class"),
+    [
+        ("counter", True, False),
+        ("'CounterColumnType'", True, True),
+        ("'org.apache.cassandra.db.marshal.CounterColumnType'", True, True),
+        ("'LongType'", False, False),
+        ("CounterColumnType'", False, False),
+        ("bigint", False, False),
+    ],
+)
+def test_a_counter_may_be_named_by_its_class(of: str, counts: bool, by_class: bool) -> None:
+    column = Column("c", of)
+
+    assert (column.is_counter, column.counts_by_class) == (counts, by_class)
+    assert Table("t", (ID, Column("other", "text"), column)).has_counters is counts
+
+
+def test_columns_are_listed_by_what_they_are_to_their_table() -> None:
+    assert columns("day text, hour int", "run timeuuid DESC, step int", "note text", "owner uuid") == (
+        Column("day", "text", Kind.PARTITION),
+        Column("hour", "int", Kind.PARTITION),
+        Column("run", "timeuuid", Kind.CLUSTERING, descending=True),
+        Column("step", "int", Kind.CLUSTERING),
+        Column("owner", "uuid", Kind.STATIC),
+        Column("note", "text"),
+    )
+    assert columns("id uuid") == (ID,)
+
+
+def test_a_compaction_comes_back_from_its_literal() -> None:
+    compaction = Compaction("LeveledCompactionStrategy", {"sstable_size_in_mb": "160"})
+
+    assert compaction.literal == "{'class': 'LeveledCompactionStrategy', 'sstable_size_in_mb': '160'}"
+    assert Compaction.from_literal(compaction.literal) == compaction
+
+
+@pytest.mark.parametrize("literal", ["", "{'enabled': 'false'}"])
+def test_a_literal_without_a_class_is_no_compaction(literal: str) -> None:
+    assert Compaction.from_literal(literal) is None
+
+
+def test_a_user_type_has_fields_with_normal_names_and_types() -> None:
+    user_type = UserType('"Own"', (("Name", "varchar"), ('"Size"', "BIGINT")))
+
+    assert user_type.name == "Own"
+    assert user_type.normal_fields == (("name", "text"), ("Size", "bigint"))
+    assert user_type.field_types == ("varchar", "BIGINT")
+
+
+def test_a_column_is_found_by_its_name_and_by_its_spelling() -> None:
+    assert COMPUTING.column("Name") is COMPUTING.column('"Name"') is NAME
+
+
+def test_computed_columns_are_no_columns_of_the_server() -> None:
+    assert COMPUTING.names == ("id", "Name", "lower(Name)", "constant(int 7)")
+    assert COMPUTING.computed == (("lower(Name)", LOWER), ("constant(int 7)", ALWAYS))
+    assert (COMPUTING.regular, COMPUTING.plain) == ((NAME,), ("id", "Name"))
+
+
+@pytest.mark.parametrize(
+    ("names", "stored"),
+    [
+        (["id", "lower(Name)"], ("id", "Name")),
+        (["lower(Name)", "Name", "id"], ("Name", "id")),
+        (["constant(int 7)"], ()),
+    ],
+)
+def test_a_computed_column_is_read_as_its_source(names: list[str], stored: tuple[str, ...]) -> None:
+    assert COMPUTING.stored(names) == stored
+
+
+def test_a_row_gets_its_computed_cells() -> None:
+    row = {"id": MESSAGE, "Name": "Ann"}
+
+    assert COMPUTING.completed(row) == {**row, "lower(Name)": "ann", "constant(int 7)": 7}
+    assert MESSAGE_ID.completed(row) is row
+
+
+@pytest.mark.parametrize("of", ["ascii", "blob", "text", "varchar"])
+def test_a_lone_text_or_blob_of_a_partition_key_is_never_empty(of: str) -> None:
+    table = Table("t", columns(f"k {of}", "c text"))
+
+    assert table.lone_partition == "k"
+    assert table.takes_key(("a", ""))
+    assert not table.takes_key(("", "a"))
+
+
+@pytest.mark.parametrize("partition", ["k int", "k text, l text"])
+def test_any_other_partition_key_may_be_empty(partition: str) -> None:
+    assert Table("t", columns(partition)).lone_partition is None
+    assert Table("t", columns("k text, l text")).takes_key(("", ""))
+
+
+def test_no_part_of_a_key_is_null() -> None:
+    assert MESSAGE_ID.takes_key((MESSAGE, 1))
+    assert not MESSAGE_ID.takes_key((MESSAGE, None))
+
+
+@pytest.mark.parametrize(
+    ("row", "named"), [({"k": 1, "l": 2, "c": 3}, (1, 2)), ({"k": 1}, None), ({"k": 1, "l": None}, None)]
+)
+def test_a_row_names_a_partition_by_every_part_of_its_key(row: dict[str, Any], named: tuple[int, ...] | None) -> None:
+    assert Table("t", columns("k int, l int", "c int")).partition_named_by(row) == named
+
+
+LEVELED = Compaction("LeveledCompactionStrategy")
+OPTED = Table("t", (ID,), "it's ours", LEVELED, {"gc_grace_seconds": "60"})
+LITERALS = {"comment": "'it''s ours'", "compaction": LEVELED.literal, "gc_grace_seconds": "60"}
+
+
+def test_every_option_is_a_literal() -> None:
+    assert OPTED.literals() == LITERALS
+    assert OPTED.literals(comment=False) == {name: LITERALS[name] for name in ("compaction", "gc_grace_seconds")}
+    assert Table("t", (ID,)).literals() == {}
+
+
+def test_literals_make_the_options_that_they_came_from() -> None:
+    assert Table("t", (ID,)).with_options(LITERALS) == OPTED
+
+
+def test_options_of_other_names_stay() -> None:
+    changed = OPTED.with_options({"gc_grace_seconds": "0", "read_repair": "'NONE'"})
+
+    assert changed.literals() == {**LITERALS, "gc_grace_seconds": "0", "read_repair": "'NONE'"}
+
+
+def test_a_compaction_without_a_class_is_kept_as_it_is_written() -> None:
+    assert OPTED.with_options({"compaction": "{}"}).literals()["compaction"] == "{}"
+
+
+def test_parts_of_a_schema_are_named_in_their_order() -> None:
+    assert names_of((ID, NAME)) == ("id", "Name")
+    assert spellings((ID, NAME)) == 'id, "Name"'
+    assert types_of((ID, NAME)) == ("uuid", "text")
+
+
+ANOTHER = uuid1()
 SAME: list[tuple[Canonical, Any, Any]] = [
     (Canonical.FLAG, None, False),
     (Canonical.SET, None, frozenset()),
     (Canonical.SET, {"b", "a"}, ["a", "b"]),
     (Canonical.NUMBER, None, 0),
     (Canonical.THREAD, None, MESSAGE),
+    (Canonical.THREAD, ANOTHER, ANOTHER),
+    (Canonical.PLAIN, "a", "a"),
+]
+DIFFERENT: list[tuple[Canonical, Any, Any]] = [
+    (Canonical.FLAG, None, True),
+    (Canonical.SET, None, {"a"}),
+    (Canonical.NUMBER, None, 1),
+    (Canonical.NUMBER, 1, 2),
+    (Canonical.THREAD, None, ANOTHER),
+    (Canonical.THREAD, MESSAGE, ANOTHER),
+    (Canonical.PLAIN, None, ""),
+    (Canonical.PLAIN, 0, None),
+    (Canonical.PLAIN, False, None),
 ]
 
 
@@ -85,9 +333,14 @@ def test_two_spellings_of_the_same_cell_agree(canonical: Canonical, one: Any, ot
     assert rows_agree([column], {"c": one, "messageid": MESSAGE}, {"c": other, "messageid": MESSAGE})
 
 
-@pytest.mark.parametrize(("one", "other"), [(None, ""), (0, None), (False, None)])
-def test_plain_cells_agree_only_when_equal(one: Any, other: Any) -> None:
-    assert not rows_agree([Column("c", "text")], {"c": one}, {"c": other})
+@pytest.mark.parametrize(("canonical", "one", "other"), DIFFERENT)
+def test_cells_of_another_canonical_form_differ(canonical: Canonical, one: Any, other: Any) -> None:
+    column = Column("c", "text", canonical=canonical)
+    assert not rows_agree([column], {"c": one, "messageid": MESSAGE}, {"c": other, "messageid": MESSAGE})
+
+
+def test_one_column_that_differs_is_enough() -> None:
+    assert not rows_agree([Column("a", "int"), Column("b", "int")], {"a": 1, "b": 1}, {"a": 1, "b": 2})
 
 
 @given(st.frozensets(st.text(max_size=5), max_size=5))
@@ -95,181 +348,3 @@ def test_the_order_of_a_set_never_counts(elements: frozenset[str]) -> None:
     column = Column("c", "set<text>", canonical=Canonical.SET)
     forward, backward = sorted(elements), sorted(elements, reverse=True)
     assert canonical_value(column, {"c": forward}) == canonical_value(column, {"c": backward}) == elements
-
-
-SCALARS = st.sampled_from(["int", "bigint", "text", "timeuuid", "boolean", "mailboxbase"])
-
-
-def nested(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    return st.one_of(
-        inner.map(lambda one: f"list<{one}>"),
-        inner.map(lambda one: f"frozen<set< {one} >>"),
-        inner.map(lambda one: f"FROZEN<{one}>"),
-        st.tuples(inner, inner).map(lambda two: f"map<{two[0]}, {two[1]}>"),
-        st.lists(inner, min_size=1, max_size=3).map(lambda some: f"tuple<{','.join(some)}>"),
-    )
-
-
-TYPES = st.recursive(SCALARS, nested, max_leaves=5)
-
-
-@pytest.mark.parametrize(
-    ("written", "normal"),
-    [
-        ("TEXT", "text"),
-        ("varchar", "text"),
-        ("map<text, int>", "map<text,int>"),
-        ("list<frozen<attachments>>", "list<frozen<attachments>>"),
-        ("frozen<map<text, frozen<list<text>>>>", "frozen<map<text,list<text>>>"),
-        ("frozen<list<frozen<tuple<text, text, text>>>>", "frozen<list<tuple<text,text,text>>>"),
-        ("frozen<tuple<text, frozen<set<int>>>>", "tuple<text,set<int>>"),
-        ("frozen<frozen<set<int>>>", "frozen<set<int>>"),
-        ("vector<float, 3>", "vector<float,3>"),
-        ("frozen<vector<set<int>, 3>>", "vector<frozen<set<int>>,3>"),
-        ("frozen<list<vector<map<int, int>, 3>>>", "frozen<list<vector<frozen<map<int,int>>,3>>>"),
-        ("vector<list<int>, 3>", "vector<list<int>,3>"),
-        ('list<"Own">', 'list<"Own">'),
-        ('"own"', "own"),
-    ],
-)
-def test_a_type_has_one_spelling(written: str, normal: str) -> None:
-    assert normal_type(written) == normal
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "set<",
-        "set<>",
-        "map<text,>",
-        "text>",
-        "set<text",
-        "te xt",
-        "text; DROP TABLE x",
-        "<text>",
-        "a b<int>",
-        "text,",
-    ],
-)
-def test_what_is_no_type_is_refused(text: str) -> None:
-    with pytest.raises(BadIdentifier):
-        parse_type(text)
-
-
-@given(TYPES)
-def test_the_normal_form_is_its_own_normal_form(text: str) -> None:
-    assert normal_type(normal_type(text)) == normal_type(text)
-
-
-@given(TYPES)
-def test_freezing_what_is_frozen_changes_nothing(text: str) -> None:
-    assert normal_type(f"frozen<frozen<{text}>>") == normal_type(f"frozen<{text}>")
-
-
-@pytest.mark.parametrize(
-    ("written", "normal"),
-    [
-        ("'UTF8Type'", "text"),
-        ("'org.apache.cassandra.db.marshal.UTF8Type'", "text"),
-        ("list<'Int32Type'>", "list<int>"),
-        ("'MapType(UTF8Type, LongType)'", "map<text,bigint>"),
-        ("'FrozenType(SetType(UUIDType))'", "frozen<set<uuid>>"),
-        ("'TupleType(Int32Type,UTF8Type)'", "tuple<int,text>"),
-        ("'VectorType(FloatType , 3)'", "vector<float,3>"),
-        ("'ListType(ListType(Int32Type))'", "'ListType(ListType(Int32Type))'"),
-        ("'com.example.MyType'", "'com.example.MyType'"),
-        ("'CounterColumnType'", "'CounterColumnType'"),
-        ("''", "''"),
-    ],
-)
-def test_a_java_class_is_the_type_that_servers_show_for_it(written: str, normal: str) -> None:
-    assert normal_type(written) == normal
-
-
-CLASSES = {
-    "ascii": "AsciiType",
-    "boolean": "BooleanType",
-    "tinyint": "ByteType",
-    "blob": "BytesType",
-    "decimal": "DecimalType",
-    "double": "DoubleType",
-    "duration": "DurationType",
-    "float": "FloatType",
-    "inet": "InetAddressType",
-    "int": "Int32Type",
-    "varint": "IntegerType",
-    "bigint": "LongType",
-    "smallint": "ShortType",
-    "date": "SimpleDateType",
-    "time": "TimeType",
-    "timeuuid": "TimeUUIDType",
-    "timestamp": "TimestampType",
-    "text": "UTF8Type",
-    "uuid": "UUIDType",
-}
-"""The class of each type of CQL but counters."""
-
-
-@pytest.mark.parametrize(("kind", "name"), CLASSES.items())
-def test_each_type_of_cql_but_counters_has_a_class_of_its_own(kind: str, name: str) -> None:
-    assert normal_type(f"'{name}'") == kind
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        *CLASSES.values(),
-        *("CounterColumnType", "DateType", "DynamicCompositeType", "EmptyType", "LegacyTimeUUIDType", "TupleType"),
-        *("LexicalUUIDType", "PartitionerDefinedOrder", "com.example.MyType", "MyType(a=>b)", ""),
-        "org.apache.cassandra.db.marshal.ListType(org.apache.cassandra.db.marshal.Int32Type)",
-        *("SetType(Int32Type)", "MapType(Int32Type,UTF8Type)", "FrozenType(ListType(Int32Type))"),
-        *("ReversedType(Int32Type)", "CompositeType(Int32Type)", "UserType(UTF8Type)", "VectorType(FloatType,3)"),
-    ],
-)
-def test_a_class_that_some_server_has_is_no_problem(text: str) -> None:
-    assert class_problem(text) == ""
-
-
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ("MyType", "names the class MyType, which no server has"),
-        ("ListType(MyType)", "names the class MyType, which no server has"),
-        ("FrozenType(SetType(MyType))", "names the class MyType, which no server has"),
-        ("ListType", "names the class ListType with 0 parameters"),
-        ("SetType(Int32Type,Int32Type)", "names the class SetType with 2 parameters"),
-        ("MapType(Int32Type)", "names the class MapType with 1 parameters"),
-        *((name, f"names the class {name} with 0 parameters") for name in ("CompositeType", "FrozenType")),
-        *((name, f"names the class {name} with 0 parameters") for name in ("ReversedType", "UserType", "VectorType")),
-    ],
-)
-def test_a_class_that_no_server_has_is_named_with_what_is_wrong(text: str, problem: str) -> None:
-    assert class_problem(text) == problem
-
-
-@pytest.mark.parametrize(
-    ("text", "in_cql"),
-    [
-        ("Int32Type", "int"),
-        ("TupleType", None),
-        ("TupleType(Int32Type,com.example.MyType)", None),
-        ("VectorType(FloatType)", None),
-        ("VectorType(com.example.MyType,3)", None),
-        ("FrozenType(Int32Type)", None),
-        ("FrozenType(ListType(Int32Type),ListType(Int32Type))", None),
-        ("FrozenType(ListType(DurationType))", None),
-        ("ListType(DurationType)", None),
-        ("MapType(Int32Type)", None),
-        ("SetType(Int32Type", None),
-        ("SetType Int32Type)", None),
-        ("SetType(,Int32Type)", None),
-        (" ", None),
-    ],
-)
-def test_a_class_has_a_type_in_cql_where_it_means_the_same(text: str, in_cql: str | None) -> None:
-    assert cql_of_class(text) == in_cql
-
-
-def test_the_names_in_a_type_are_those_of_user_types_too() -> None:
-    assert names_in('map<TEXT, frozen<"Own">>') == {"map", "text", "frozen", "Own"}
