@@ -61,7 +61,7 @@ def cells_at(names: Iterable[Any]) -> Callable[[Any], tuple[Any, ...]]:
 
 
 def _is_plain(column: Column) -> bool:
-    """Whether a cell is its own canonical form: it is taken without a call, as there are millions."""
+    """Whether a cell is its own canonical form. It is taken without a call: there are millions."""
     return column.canonical is Canonical.PLAIN and column.type in SIMPLE
 
 

@@ -1,7 +1,6 @@
 """The HTTP side as a client sees it, over a ledger in memory: its errors, who may ask, where it listens."""
 
 import asyncio
-import json
 import logging
 import socket
 from collections.abc import Mapping
@@ -11,10 +10,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from openapi_spec_validator import validate
-from openapi_spec_validator.validation.exceptions import OpenAPIValidationError
 
-from mailmend.admin import http_reference as reference
 from mailmend.admin.frame.http.access import Access, Listening, TokenRole, parse_listening, parse_tokens, read_tokens
 from mailmend.admin.frame.http.server import listen
 from mailmend.admin.jobs.http import JOBS
@@ -362,21 +358,3 @@ def _free_port() -> int:
     with closing(socket.create_server(("127.0.0.1", 0))) as free:
         port: int = free.getsockname()[1]
         return port
-
-
-# The description
-
-
-def test_the_description_is_up_to_date() -> None:
-    assert reference.main(["--check"]) == 0
-
-
-def test_the_descriptions_are_openapi() -> None:
-    """Of the files that are published, as their standard has it; a response without a description is refused."""
-    for file in reference.FILES:
-        published = json.loads(file.read_text())
-        validate(published)
-
-    del published["paths"]["/metrics"]["get"]["responses"]["200"]["description"]
-    with pytest.raises(OpenAPIValidationError):
-        validate(published)
