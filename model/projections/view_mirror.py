@@ -16,9 +16,6 @@ from mailmend.model.projections.projection import Mirror
 from mailmend.model.projections.verdicts import Reason, Verdict, Why
 from mailmend.model.table import Row, Table
 
-_Moment = tuple[int, int | None]
-"""A write time in microseconds, and when the cell expires, in seconds since 1970."""
-
 TOUCHED = frozenset({Verdict.PROJECT, Verdict.AMEND})
 """What a touched row of the base may mend."""
 
@@ -92,7 +89,7 @@ def touching(table: Table, seen: Seen, columns: Iterable[str]) -> tuple[Change, 
         One write for each write time and expiry. None where a cell cannot be written as it is: a
         collection that is not frozen has many times, and a row of keys alone shows no time.
     """
-    together: dict[_Moment, dict[str, Any]] = {}
+    together: dict[tuple[int, int | None], dict[str, Any]] = {}
     for name in columns:
         cell = seen.row.get(name)
         in_parts = table.column(name).is_collection

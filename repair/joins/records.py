@@ -171,8 +171,7 @@ class Forms:
     def _elements(self, row: Row) -> tuple[tuple[Any, ...], ...]:
         """What a truth row demands of unions and bounds."""
         gathered: list[tuple[Any, ...]] = [tuple(row[column] or ()) for column in self._unions]
-        if self._bounds:
-            gathered += [tuple(bounds.demands_of(row)) for bounds in self._bounds]
+        gathered += [tuple(bounds.demands_of(row)) for bounds in self._bounds]
         return tuple(gathered)
 
     def compared(self, truth: Row) -> tuple[Packed, bytes]:
@@ -248,7 +247,7 @@ def few_collections() -> Iterator[None]:
     Looking through them again and again took a third of a scan's time.
     """
     before = gc.get_threshold()
-    gc.set_threshold(_NEW_OBJECTS, *before[1:])
+    gc.set_threshold(_NEW_OBJECTS)
     try:
         yield
     finally:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from mailmend.delivery.policy.file.description import (
+    BYTES,
     CONDITION,
     INCOMING,
     POLICY,
@@ -44,3 +45,11 @@ def test_a_part_of_the_file_sets_each_attribute(form: FileForm, kept: type[Any])
 def test_what_is_required_is_a_part() -> None:
     for form, _ in KEPT:
         assert set(form.required) <= set(form.names)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("5", 5), ("5K", 5 * 2**10), ("5 mb", 5 * 2**20), ("5GiB", 5 * 2**30), ("5t", 5 * 2**40)],
+)
+def test_sizes_have_units_of_1024(text: str, size: int) -> None:
+    assert BYTES.parse(text) == size

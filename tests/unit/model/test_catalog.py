@@ -28,7 +28,15 @@ from mailmend.model.catalog.ledger import (
     day_of,
     days_back,
 )
-from mailmend.model.catalog.mail import IMAP_UID, MESSAGE_COMPACTIONS, SCHEMA, CompactionChoice, compacted
+from mailmend.model.catalog.mail import (
+    IMAP_UID,
+    MESSAGE_COMPACTIONS,
+    PRIVATE,
+    PROJECTIONS,
+    SCHEMA,
+    CompactionChoice,
+    compacted,
+)
 from mailmend.model.catalog.mail_queue import (
     BROWSE_START,
     CONTENT_START,
@@ -55,6 +63,7 @@ from mailmend.model.durations import DAY, HOUR
 from mailmend.model.errors import SchemaMismatch
 from mailmend.model.ids import micros_of
 from mailmend.model.keyspace import Schema
+from mailmend.model.projections.projection import Mirror, Projection
 from mailmend.model.table import Canonical, Column, Compaction, Kind, Table, identifier
 from tests.support.james import ROWS
 from tests.support.schemas import served
@@ -110,6 +119,22 @@ def test_keys_spread_over_buckets() -> None:
     for number in range(25_600):
         counts[bucket_of(str(number), FINDING_BUCKETS)] += 1
     assert max(counts) < 2 * 100
+
+
+@pytest.mark.parametrize("projection", PROJECTIONS.values(), ids=lambda projection: projection.name)
+def test_a_projection_names_columns_that_its_tables_have(projection: Projection) -> None:
+    pairs = list(projection.key)
+    if isinstance(projection, Mirror):
+        pairs += projection.renamed
+    for own, source in pairs:
+        assert own in projection.table
+        assert source in projection.truth
+    assert {own for own, _ in projection.key} == set(projection.table.key_names)
+    assert projection.truth_columns <= set(projection.truth.names)
+
+
+def test_mailboxes_of_users_are_in_the_namespace_of_james() -> None:
+    assert PRIVATE == "#private"
 
 
 OURS = Table("t", (Column("k", "int", Kind.PARTITION),))

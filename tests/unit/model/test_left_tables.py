@@ -2,7 +2,7 @@
 
 import pytest
 
-from mailmend.model.catalog.left_tables import LEFT_TABLES, left_tables
+from mailmend.model.catalog.left_tables import LEFT_TABLES, LeftTable, left_tables
 from mailmend.model.catalog.mail import FAMILIES, MESSAGES
 from mailmend.model.names import name_of
 
@@ -36,3 +36,15 @@ def test_a_projection_that_only_a_whole_check_compares_is_named_with_that_check(
     others = {family.mirror.table.name for family in FAMILIES if family is not MESSAGES}
 
     assert others == {name_of(left.table) for left in LEFT_TABLES if left.check == "all"}
+
+
+@pytest.mark.parametrize(
+    ("left", "why"),
+    [
+        (LeftTable("t", "u", check="all"), "`mailmend check all` looks at it."),
+        (LeftTable("t", "u", "fix"), "mailmend has no rule for it; James's task fix makes it true again."),
+        (LeftTable("t", "u"), "mailmend has no rule for it, and James has no task for it."),
+    ],
+)
+def test_a_table_is_left_for_one_of_three_reasons(left: LeftTable, why: str) -> None:
+    assert left.why == why

@@ -13,7 +13,8 @@ from mailmend.model.operations import Change, Put, Seen
 from mailmend.model.projections.declaration_file import read_declaration
 from mailmend.model.projections.declaration_nodes import BadDeclaration
 from mailmend.model.projections.family import Family
-from mailmend.model.projections.findings import Finding, RepairPolicy
+from mailmend.model.projections.findings import Finding, RepairPolicy, Suspect
+from mailmend.model.projections.look import Look
 from mailmend.model.projections.verdicts import Reason, Verdict, Why
 from mailmend.model.projections.view_mirror import ViewMirror, touching
 from mailmend.model.table import Key, Row, Table, columns
@@ -279,6 +280,43 @@ class TestMending:
 
     def test_a_change_of_the_base_writes_no_row_of_the_view(self) -> None:
         assert family_of().mirror.writes_for(None, user(1), LONG_AGO) == ()
+
+    def test_an_undo_shows_the_rows_as_they_are_and_writes_nothing(self) -> None:
+        mirror = family_of().mirror
+        suspect = Suspect(mirror.name, key_of(1), Verdict.AMEND)
+        before = Finding(suspect, Verdict.AMEND, Verdict.FIXED, (Seen(user(1, name="old")),), error="it failed")
+        there = Look(suspect, mirror, None, mirror, Seen(user(3)), truths=(Seen(user(2)),))
+
+        undone = mirror.take_back(before, there, LONG_AGO, None)
+
+        assert undone == Finding(suspect, Verdict.AGREE, None, there.truths, there.projected)
+
+    @pytest.mark.parametrize(
+        ("verdict", "policy", "why"),
+        [
+            (Verdict.WITHDRAW, RepairPolicy(), Why.NEEDS_NEW_VIEW),
+            (Verdict.AMEND, RepairPolicy(only=frozenset({Verdict.PROJECT})), Why.NEEDS_ONLY),
+            (Verdict.AMEND, RepairPolicy(), Why.NEEDS_TOUCH_BASE),
+            (Verdict.AMEND, RepairPolicy(touch_base=True), Why.CANNOT_BE_TOUCHED),
+        ],
+    )
+    def test_a_finding_that_is_left_has_its_reason(self, verdict: Verdict, policy: RepairPolicy, why: Why) -> None:
+        mirror = family_of().mirror
+        finding = Finding(Suspect(mirror.name, key_of(1), verdict), verdict)
+
+        assert mirror.why_left(finding, policy, LONG_AGO) == Reason(why)
+
+    @pytest.mark.parametrize(
+        ("verdict", "policy", "asked"),
+        [
+            (Verdict.AMEND, RepairPolicy(touch_base=True), True),
+            (Verdict.AMEND, RepairPolicy(), False),
+            (Verdict.WITHDRAW, RepairPolicy(touch_base=True), False),
+            (Verdict.AMEND, RepairPolicy(touch_base=True, only=frozenset({Verdict.PROJECT})), False),
+        ],
+    )
+    def test_only_what_a_touch_mends_is_asked_for(self, verdict: Verdict, policy: RepairPolicy, asked: bool) -> None:
+        assert family_of().mirror.asks_for(verdict, policy) is asked
 
 
 class TestTouching:
