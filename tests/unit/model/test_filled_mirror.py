@@ -7,7 +7,7 @@ import pytest
 
 from mailmend.model.catalog.mail import IMAP_UID, MESSAGE_ID, MESSAGES
 from mailmend.model.instants import MICROS
-from mailmend.model.operations import ChangeIf, Put, Seen
+from mailmend.model.operations import ChangeIf, Put, PutIfAbsent, Remove, Seen
 from mailmend.model.projections.filled_mirror import FilledMirror
 from mailmend.model.projections.findings import Finding, RepairPolicy, Suspect
 from mailmend.model.projections.look import Look
@@ -64,7 +64,13 @@ def test_a_torn_row_is_filled_where_it_is_asked_for(verdict: Verdict, policy: Re
 
 @pytest.mark.parametrize(
     ("verdict", "truth", "is_old"),
-    [(Verdict.TORN, TORN, True), (Verdict.TORN, YOUNG, False), (Verdict.AMEND, YOUNG, True)],
+    [
+        (Verdict.TORN, TORN, True),
+        (Verdict.TORN, YOUNG, False),
+        (Verdict.AMEND, YOUNG, True),
+        (Verdict.LOST_CONTENT, TORN, True),
+        (Verdict.LOST_CONTENT, YOUNG, False),
+    ],
 )
 def test_a_writer_of_a_torn_row_has_a_day_to_complete_it(verdict: Verdict, truth: Row, is_old: bool) -> None:
     assert MIRROR.old_enough(look(Seen(truth), None, {}), verdict, START) is is_old
@@ -78,6 +84,8 @@ def test_a_writer_of_a_torn_row_has_a_day_to_complete_it(verdict: Verdict, truth
         (Verdict.TORN, FILLING, (), Why.NO_WHOLE_ROW),
         (Verdict.TORN, RepairPolicy(), (Seen(TORN),), Why.HALF_A_TRUTH),
         (Verdict.CLASH, FILLING, (Seen(TORN),), Why.TWO_TRUTHS),
+        (Verdict.LOST_CONTENT, RepairPolicy(), (Seen(TORN),), Why.NEEDS_ORPHANS),
+        (Verdict.LOST_CONTENT, RepairPolicy(orphans="quarantine"), (Seen(YOUNG),), Why.YOUNGER_THAN_A_DAY),
     ],
 )
 def test_a_row_that_is_left_has_a_reason(
@@ -133,6 +141,15 @@ def test_other_findings_are_mended_as_those_of_any_mirror() -> None:
     assert (found.condition, found.writes) == (None, (Put(MESSAGE_ID, mirror_row(WHOLE), at=T, clear=True),))
 
 
+def test_a_mirror_row_without_truth_is_removed_as_by_any_mirror() -> None:
+    there = replace(look(Seen(TORN), mirror_row(TORN), {}), truths=())
+
+    found = MIRROR.fix(Finding(suspect(Verdict.WITHDRAW), Verdict.WITHDRAW), there, FILLING, T)
+
+    assert found is not None
+    assert found.writes == (Remove(MESSAGE_ID, place(TORN), at=T),)
+
+
 def taken_back(before: tuple[Row, ...], now: tuple[Row, ...], verdict: Verdict = Verdict.TORN) -> Any:
     """What an undo does with the truth, by the rows that were recorded and the rows that are there now."""
     image = Finding(suspect(verdict), verdict, truths=tuple(map(Seen, before)))
@@ -172,6 +189,7 @@ def test_a_truth_that_others_changed_has_moved(before: tuple[Row, ...], now: tup
 def test_another_fix_is_taken_back_as_that_of_any_mirror() -> None:
     assert taken_back((TORN,), (WHOLE,), Verdict.AMEND) is Verdict.MOVED
     assert taken_back((TORN,), (TORN,), Verdict.AMEND) is None
+    assert isinstance(taken_back((WHOLE,), (), Verdict.LOST_CONTENT), PutIfAbsent)
 
 
 def test_a_reason_of_a_young_row_says_when_it_may_be_tried_again() -> None:

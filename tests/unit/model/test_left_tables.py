@@ -1,5 +1,8 @@
 """The denormalised tables that a check leaves out: those that the keyspace has, and that no other check covers."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from mailmend.model.catalog.left_tables import LEFT_TABLES, LeftTable, left_tables
@@ -48,3 +51,13 @@ def test_a_projection_that_only_a_whole_check_compares_is_named_with_that_check(
 )
 def test_a_table_is_left_for_one_of_three_reasons(left: LeftTable, why: str) -> None:
     assert left.why == why
+
+
+PAGE = Path("docs/how-to/check-and-repair-a-cluster.md").read_text(encoding="utf-8")
+LISTED = re.findall(
+    r"^\| `(\w+)` \| (.+) \| (?:`mailmend check (.+)`|James's task (.+)|neither) \|$", PAGE, re.MULTILINE
+)
+
+
+def test_the_page_of_checks_lists_each_of_them() -> None:
+    assert [(left.table, left.truth, left.check, left.task) for left in LEFT_TABLES] == LISTED

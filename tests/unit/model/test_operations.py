@@ -9,6 +9,7 @@ from mailmend.model.instants import MICROS
 from mailmend.model.operations import (
     Applied,
     Change,
+    ChangeIf,
     Conditional,
     Count,
     Level,
@@ -183,6 +184,7 @@ class TestLasting:
             Remove(PLAIN, (1,)),
             Count(PLAIN, (1,), {"age": 1}),
             RemoveIf(PLAIN, (1,), {"age": 7}),
+            ChangeIf(PLAIN, (1,), {"age": 7}, add={"tags": frozenset("a")}),
         ],
     )
     def test_a_write_without_an_instant_is_sent_as_it_is(self, write: Write | Conditional) -> None:

@@ -28,6 +28,7 @@ from mailmend.model.table import (
     types_of,
 )
 from mailmend.model.transforms import ConstantCell, LowerCase
+from mailmend.model.values import FrozenMap
 
 
 @pytest.mark.parametrize("name", ["apache_james", "a", "Keyspace1", "x" * 48])
@@ -237,6 +238,40 @@ def test_computed_columns_are_no_columns_of_the_server() -> None:
 )
 def test_a_computed_column_is_read_as_its_source(names: list[str], stored: tuple[str, ...]) -> None:
     assert COMPUTING.stored(names) == stored
+
+
+BOXES = Table("boxes", (ID, *columns("", regular="base.user text, name text, base.space text, owner.id uuid")))
+BASE = {"base.user": "ann", "base.space": None}
+
+
+def test_fields_of_a_user_type_are_one_cell_where_they_are_written() -> None:
+    row = {"id": MESSAGE, "name": "INBOX", **BASE}
+
+    assert BOXES.by_field == ("base", "owner")
+    assert BOXES.whole_cells(row) == {"id": MESSAGE, "name": "INBOX", "base": {"user": "ann", "space": None}}
+    assert isinstance(BOXES.whole_cells(row)["base"], FrozenMap)
+    assert MESSAGE_ID.whole_cells(row) is row
+
+
+def test_a_cell_is_null_where_each_of_its_fields_is() -> None:
+    assert BOXES.whole_cells({"base.user": None, "base.space": None}) == {"base": None}
+
+
+def test_a_cell_without_one_of_its_fields_is_not_written() -> None:
+    with pytest.raises(ValueError, match=r"boxes\.base is written with all of its fields"):
+        BOXES.whole_cells({"base.user": "ann"})
+
+
+@pytest.mark.parametrize(("name", "column"), [("base", Column("base", "frozen")), ("name", Column("name", "text"))])
+def test_a_cell_with_fields_has_a_column_of_its_own(name: str, column: Column) -> None:
+    assert BOXES.whole_column(name) == column
+
+
+def test_the_clustering_columns_of_a_table_are_in_their_order() -> None:
+    table = Table("t", columns("k int", "a int, b int DESC"))
+
+    assert names_of(table.clustering) == ("a", "b")
+    assert names_of(table.partition) == ("k",)
 
 
 def test_a_row_gets_its_computed_cells() -> None:

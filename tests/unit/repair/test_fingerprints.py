@@ -1,6 +1,7 @@
 """Fingerprints: sixteen bytes that are equal where all compared cells are the same, in canonical form."""
 
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
@@ -18,6 +19,8 @@ SET = Column("c", "set<text>", canonical=Canonical.SET)
 NUMBER = Column("c", "bigint", canonical=Canonical.NUMBER)
 THREAD = Column("c", "timeuuid", canonical=Canonical.THREAD)
 INSTANT = Column("c", "timestamp")
+ID = Column("c", "uuid")
+DECIMAL = Column("c", "decimal")
 
 
 @pytest.mark.parametrize(
@@ -37,6 +40,10 @@ INSTANT = Column("c", "timestamp")
         (THREAD, None, ANOTHER, False),
         (THREAD, ANOTHER, ANOTHER, True),
         (THREAD, MESSAGE, ANOTHER, False),
+        (ID, None, MESSAGE, False),
+        (ID, MESSAGE, ANOTHER, False),
+        (DECIMAL, Decimal("1.0"), Decimal("1.0"), True),
+        (DECIMAL, Decimal("1.0"), Decimal("1.00"), False),
         (INSTANT, None, None, True),
         (INSTANT, None, NOON, False),
         (INSTANT, NOON, NOON + timedelta(milliseconds=1), False),

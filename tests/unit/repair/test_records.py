@@ -19,6 +19,7 @@ from mailmend.model.projections.valued import Bound, Bounds
 from mailmend.model.table import Table, columns
 from mailmend.repair.joins.records import (
     PART_BYTES_MAX,
+    STANDS,
     WHOLE,
     Forms,
     PlaceForms,
@@ -35,6 +36,7 @@ PEOPLE = Table("people", columns("id uuid", regular="name text, photo blob, age 
 BY_NAME = Table("by_name", columns("name text", "id uuid", "age int"))
 BY_PHOTO = Table("by_photo", columns("photo blob", "id uuid"))
 BY_AGE = Table("by_age", columns("age int", "id uuid"))
+BY_BOTH = Table("by_both", columns("name text, age int", "id uuid"))
 OPEN = Table("open", columns("id uuid", "name text"))
 IS_OPEN, IS_SEVEN = OneOf("open", (True,)), OneOf("age", (7,))
 
@@ -75,6 +77,7 @@ def test_a_uuid_is_packed_as_its_bytes() -> None:
         (BY_PHOTO, {"photo": b""}, False),
         (BY_AGE, {"age": 0}, True),
         (BY_AGE, {"age": None}, False),
+        (BY_BOTH, {"name": ""}, True),
     ],
 )
 def test_a_truth_row_that_demands_no_row_has_no_place(table: Table, cells: Mapping[str, Any], demanded: bool) -> None:
@@ -91,18 +94,18 @@ def test_a_truth_row_that_demands_no_row_has_no_place(table: Table, cells: Mappi
 @pytest.mark.parametrize(
     ("cells", "accept_torn", "bits"),
     [
-        ({}, False, WHOLE | 4 | 8),
-        ({"name": None}, False, 4 | 8),
-        ({"name": None}, True, WHOLE | 4 | 8),
-        ({"age": 8}, False, WHOLE | 4),
-        ({"open": False}, False, WHOLE | 8),
+        ({}, False, 1 + 4 + 8),
+        ({"name": None}, False, 4 + 8),
+        ({"name": None}, True, 1 + 4 + 8),
+        ({"age": 8}, False, 1 + 4),
+        ({"open": False}, False, 1 + 8),
     ],
 )
 def test_the_bits_of_a_truth_row_say_what_it_is(cells: Mapping[str, Any], accept_torn: bool, bits: int) -> None:
     forms = Forms(family(BY_AGE, filtered(OPEN, IS_OPEN), filtered(BY_NAME, IS_SEVEN)), accept_torn=accept_torn)
 
     assert forms.truth(person(**cells)).bits == bits
-    assert [forms.condition_bit(condition) for condition in (IS_OPEN, IS_SEVEN)] == [4, 8]
+    assert [WHOLE, STANDS, *map(forms.condition_bit, (IS_OPEN, IS_SEVEN))] == [1, 2, 4, 8]
 
 
 def test_a_filter_of_the_same_columns_has_the_place_of_the_mirror() -> None:
@@ -180,6 +183,11 @@ def test_a_workshop_may_be_closed_twice(tmp_path: Path) -> None:
     workshop.close()
 
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_workshop_says_whose_folder_it_is(tmp_path: Path) -> None:
+    with Workshop(tmp_path) as workshop:
+        assert workshop.path.name.startswith("mailmend-")
 
 
 def test_a_folder_without_room_is_named(tmp_path: Path) -> None:

@@ -36,14 +36,25 @@ def add_many(spill: Spill, count: int) -> None:
         spill.add(((number.to_bytes(8),), number))
 
 
-def test_parts_stay_small_while_keys_differ() -> None:
-    """20,000 records in parts of at most 4 KiB: no part holds more than a small share."""
+@pytest.mark.parametrize(("part_bytes_max", "records_max"), [(4096, 20_000 / FAN_OUT / 2), (100, 10)])
+def test_parts_stay_small_while_keys_differ(part_bytes_max: int, records_max: float) -> None:
+    """20,000 records in parts of at most 4 KiB, or 100 bytes: no part holds more than a small share."""
     with Workshop() as workshop:
-        spill = Spill(workshop, "x", part_bytes_max=4096)
+        spill = Spill(workshop, "x", part_bytes_max=part_bytes_max)
         add_many(spill, 20_000)
         sizes = [len(part) for part in spill.parts()]
     assert sum(sizes) == 20_000
-    assert max(sizes) < 20_000 / FAN_OUT / 2
+    assert max(sizes) < records_max
+
+
+def test_records_are_written_in_batches() -> None:
+    with Workshop() as workshop:
+        spill = Spill(workshop, "x")
+        files = []
+        for number in range(512):
+            files.append(len(list(workshop.path.iterdir())))
+            spill.add(((b"same",), number))
+        assert (set(files), len(list(workshop.path.iterdir()))) == ({0}, 1)
 
 
 def test_one_key_with_very_many_records_ends_the_spreading() -> None:

@@ -1,7 +1,7 @@
 """Materialised views: compared with their base, and mended by a touch of the base's rows."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 from uuid import UUID
 
@@ -58,6 +58,11 @@ class TestDeclaring:
         assert mirror.key == (("email", "email"), ("user_id", "user_id"))
         assert [column.name for column in mirror.compared] == ["name", "age"]
         assert mirror.fed_by == ("email", "name", "age")
+
+    def test_what_feeds_it_follows_and_is_neither_given_nor_shown_nor_compared(self) -> None:
+        (fed_by,) = (part for part in fields(ViewMirror) if part.name == "fed_by")
+
+        assert (fed_by.init, fed_by.repr, fed_by.compare) == (False, False, False)
 
     @pytest.mark.parametrize(
         ("text", "said"),
@@ -336,7 +341,7 @@ class TestTouching:
         empty = Seen(user(1, tags=frozenset()), {"name": 5})
 
         assert touching(USERS, seen, ("name", "tags")) == ()
-        assert touching(USERS, empty, ("name", "tags")) == (Change(USERS, (UUID(int=1),), {"name": "n"}, at=6),)
+        assert touching(USERS, empty, ("tags", "name")) == (Change(USERS, (UUID(int=1),), {"name": "n"}, at=6),)
 
     def test_a_row_of_keys_alone_shows_no_time(self) -> None:
         assert touching(USERS, Seen(user(1, email=None, name=None)), ("email", "name")) == ()
