@@ -14,6 +14,7 @@ from mailmend.delivery.policy.file.description import (
     QUOTA_LIMIT,
     THRESHOLD,
 )
+from mailmend.delivery.policy.file.reading import policies_of
 from mailmend.delivery.policy.incoming import IncomingRule
 from mailmend.delivery.policy.policy import CounterPolicy, Threshold, ThresholdCondition
 from mailmend.delivery.policy.quotas import QueueQuota, QuotaLimit
@@ -53,3 +54,48 @@ def test_what_is_required_is_a_part() -> None:
 )
 def test_sizes_have_units_of_1024(text: str, size: int) -> None:
     assert BYTES.parse(text) == size
+
+
+INCOMING_RULE = """
+incoming:
+- if: {sender: bob@x.example, header: {X-Job: [a, b], X-Two: c}}
+  set: {jobid: '${sender}', expires: 2d, priority: 7, attributes: {customer: x}}
+  remove: [X-Two, X-Job]
+"""
+COUNTED = """
+- fields: [jobid: {bulk: [a, b]}, localip]
+  conditions: [{if: {jobid: '#bulk'}, then: {concurrency: 2}}]
+  default: {rate: 100/60, connectinterval: 0.5, stop: true}
+"""
+
+
+def test_an_answer_shows_a_rule_as_the_file_spells_it() -> None:
+    (rule,) = policies_of(INCOMING_RULE, "policies.yaml").said.incoming
+
+    assert INCOMING.json(rule, rule=1, line=3) == {
+        "rule": 1,
+        "line": 3,
+        "if": {"sender": ["bob@x.example"], "header": {"x-job": ["a", "b"], "x-two": ["c"]}},
+        "set": {"jobid": "${sender}", "expires": "2d", "priority": "7", "attributes": {"customer": "x"}},
+        "remove": ["x-job", "x-two"],
+        "stop": False,
+    }
+
+
+def test_an_answer_shows_a_policy_with_its_groups_and_limits() -> None:
+    (policy,) = policies_of(COUNTED, "policies.yaml").said.policies
+    none = {"concurrency": None, "rate": None, "connect_interval_seconds": None, "stop": False, "cluster": True}
+
+    assert POLICY.json(policy, policy=1, line=2) == {
+        "policy": 1,
+        "line": 2,
+        "fields": ["jobid", "localip"],
+        "groups": {"jobid": {"bulk": ["a", "b"]}},
+        "conditions": [{"if": {"jobid": ["#bulk"]}, "then": {**none, "concurrency": 2}}],
+        "default": {
+            **none,
+            "rate": {"count": 100, "seconds": 60.0},
+            "connect_interval_seconds": 0.5,
+            "stop": True,
+        },
+    }

@@ -100,6 +100,10 @@ POLICIES = {
     "- {default: {rate: 0}}": (
         "1:20 a rate must allow at least 1 delivery\nTo let none through, suspend what is meant."
     ),
+    "- {default: {connectinterval: soon}}": ("1:31 'soon' is no number of seconds\nWrite it like 5, or 0.5."),
+    "- {default: {concurrency: -1}}": (
+        "1:27 '-1' is no number of deliveries\nWrite 0, which lets none begin, or more."
+    ),
     "- {default: {concurrency: [1]}}": f"1:27 concurrency{ONE}",
     "- {fields: {}}": f"1:12 fields are a list\n{LIST}",
     "- {fields: [[a]]}": f"1:13 a field{ONE}",
@@ -150,6 +154,9 @@ QUOTAS = {
     "quotas: [{name: 'a b'}]": ("1:17 'a b' is no name of a quota\nLetters, digits, '.', '-' and '_' make one."),
     "quotas: [{name: q, fields: [remotemx]}]": (
         "1:29 remotemx is no field here\nThere are: transportid, jobid, tenantid, grouping, recipientdomain."
+    ),
+    "quotas: [{name: q, default: {messages: x}}]": (
+        "1:40 'x' is no number of mails\nWrite 0, which lets none in, or more."
     ),
     "quotas: [{name: q, default: a}]": f"1:29 the limits of a quota{ENTRIES}",
     "quotas: [{name: q, default: {bytes: 5Q}}]": (
