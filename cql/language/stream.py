@@ -261,7 +261,6 @@ class Stream:
     def named_keyspace(self) -> str:
         token = self.name("the name of a keyspace")
         self.name_at = token.span
-        self.keyspace = token.text
         return token.text
 
     def name_in_batch(self, index: int) -> None:

@@ -301,7 +301,7 @@ def part_of_column(stream: Stream) -> tuple[str, str]:
 _OPENING = ("(", "[", "{", ".", "-")
 _CLOSING = (")", "]", "}", ".", ",", ":")
 _COMPARING = ("=", "<", ">", "<=", ">=", "!=", ",")
-_UPPER = ("AND", "IS", "NOT", "NULL", "IN", "DEFAULT")
+_UPPER = ("AND", "IS", "NOT", "NULL", "IN")
 _BEFORE_BRACKETS = ("IN", "AND", "CONTAINS", "KEY", "LIKE", "BETWEEN")
 
 

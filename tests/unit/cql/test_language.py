@@ -106,7 +106,11 @@ class TestLiterals:
             ("- 5", "-5"),
             ("1.5E3", "1.5E3"),
             ("TRUE", "true"),
+            ("False", "false"),
             ("Infinity", "infinity"),
+            ("NaN", "nan"),
+            ("-Infinity", "-infinity"),
+            ("-NaN", "-nan"),
             ("ttl", "ttl"),
             ("{}", "{}"),
             ("{ 'a' :1 ,'b': -2}", "{'a': 1, 'b': -2}"),
@@ -138,6 +142,10 @@ class TestLiterals:
             assert isinstance(one(text), SetOptions)
         else:
             assert f"more than {DEPTH} deep" in refusal(text).problem
+
+    def test_brackets_side_by_side_are_no_deeper_than_one(self) -> None:
+        assert valued(f"[{'[], ' * DEPTH}1]").endswith("[], 1]")
+        assert f"more than {DEPTH} deep" in refusal(f"INSERT INTO t (a) VALUES ([{'[], ' * DEPTH}{'[' * DEPTH}").problem
 
 
 def valued(text: str) -> str:
@@ -391,7 +399,7 @@ _RESERVED = """
 _FREE = """
     key keys type values ttl timestamp writetime as json static storage compact clustering custom exists contains like
     list map tuple frozen text int uuid date time partition default cast role user password login function language
-    masked vector between unset
+    masked vector between unset mbean mbeans replace
 """
 
 

@@ -95,6 +95,7 @@ def test_a_key_may_stand_with_its_column() -> None:
 def test_compact_storage_is_kept_as_an_option() -> None:
     assert table("CREATE TABLE t (a int PRIMARY KEY) WITH COMPACT STORAGE").options == {COMPACT_STORAGE: "true"}
     assert one("ALTER TABLE t DROP COMPACT STORAGE") == DropCompactStorage(Name("t"))
+    assert one("ALTER TABLE IF EXISTS t DROP COMPACT STORAGE") == DropCompactStorage(Name("t"), if_exists=True)
 
 
 def test_a_type_of_the_same_keyspace_needs_no_keyspace() -> None:
@@ -273,12 +274,13 @@ def test_a_clustering_order_names_the_first_columns_and_the_rest_ascends() -> No
 
 def test_a_batch_gives_its_time_to_its_writes_and_says_where_their_names_stand() -> None:
     text = (
-        "BEGIN UNLOGGED BATCH USING TIMESTAMP 9 DELETE FROM t WHERE k = 1; UPDATE u SET a = 1 WHERE k = 1 APPLY BATCH"
+        "BEGIN UNLOGGED BATCH USING TIMESTAMP 9 AND TIMEOUT 5s "
+        "DELETE FROM t WHERE k = 1; UPDATE u SET a = 1 WHERE k = 1 APPLY BATCH"
     )
     (parsed,) = parse(text)
     batch = parsed.statement
     assert isinstance(batch, Batch)
-    assert [write.timestamp for write in batch.writes] == ["9", "9"]
+    assert [(write.timestamp, write.timeout) for write in batch.writes] == [("9", True), ("9", True)]
     assert not batch.logged
     names = [parsed.places["name", str(index)] for index in range(2)]
     assert [text[span.start : span.end] for span in names] == ["t", "u"]
@@ -467,3 +469,24 @@ def test_of_a_query_the_columns_of_like_are_read(text: str, table: str, like: tu
     query = one(text)
     assert isinstance(query, Other)
     assert (query.words, query.table, query.like) == ("SELECT", table, like)
+
+
+@pytest.mark.parametrize(
+    ("text", "calls", "parts"),
+    [
+        ("SELECT F(a), g (b), f(c), h(i(d)) FROM t", ("f", "h", "i"), ()),
+        ("GRANT UNMASK, SELECT_MASKED ON t TO r", (), ("permission UNMASK", "permission SELECT_MASKED")),
+        ("REVOKE UNMASK PERMISSION ON t FROM r", (), ("permission UNMASK",)),
+        ("CREATE ROLE r WITH ACCESS FROM CIDRS {'a'}", (), ("ACCESS FROM CIDRS",)),
+        ("ALTER USER r WITH ACCESS FROM ALL CIDRS", (), ("ACCESS FROM CIDRS",)),
+        ("CREATE ROLE r WITH ACCESS TO CIDRS", (), ()),
+        ("GRANT r FROM CIDRS", (), ()),
+        ("LIST UNMASK ON t", (), ()),
+    ],
+)
+def test_of_what_is_passed_over_the_words_of_later_releases_are_read(
+    text: str, calls: tuple[str, ...], parts: tuple[str, ...]
+) -> None:
+    passed_over = one(text)
+    assert isinstance(passed_over, Other)
+    assert (passed_over.calls, passed_over.parts_of_versions) == (calls, parts)

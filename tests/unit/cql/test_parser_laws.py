@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mailmend.cql.language.parser import parse
-from mailmend.cql.language.stream import TokenKind, tokens_of
+from mailmend.cql.language.stream import Stream, Token, TokenKind, checked, tokens_of
 from mailmend.cql.render import ddl_cql
 from mailmend.cql.statements import Batch, Other, Statement, WriteRows
 from mailmend.model.errors import CqlSyntaxError
@@ -95,7 +95,7 @@ def test_tokens_cover_the_text_but_for_white_space(text: str) -> None:
     for before, after in pairwise(tokens):
         assert not text[before.end : after.start].strip(" \t\r\n")
         assert text[after.start : after.end] == after.text
-    assert tokens[-1].kind is TokenKind.END
+    assert tokens[-1] == Token(TokenKind.END, "", len(text), len(text))
 
 
 def _calls(act: Callable[[], Any]) -> int:
@@ -184,6 +184,22 @@ def test_brackets_of_types_are_marks_of_their_own() -> None:
         *("map", "<", "int", ",", "list", "<", "int", ">", ">"),
         "",
     ]
+
+
+def test_a_division_after_a_comment_is_a_mark() -> None:
+    assert [token.text for token in tokens_of("/* a */ 4 / 2")] == ["/* a */", "4", "/", "2", ""]
+
+
+def test_nothing_is_taken_after_the_end() -> None:
+    stream = Stream("a")
+    assert [stream.take().kind for _ in range(3)] == [TokenKind.WORD, TokenKind.END, TokenKind.END]
+
+
+@pytest.mark.parametrize("text", ["a b", "a -- b", "a /* b */", "a;"])
+def test_a_checked_text_is_what_the_rule_takes_and_nothing_more(text: str) -> None:
+    assert checked("a", Stream.take) == "a"
+    with pytest.raises(CqlSyntaxError, match="expected nothing more, found"):
+        checked(text, Stream.take)
 
 
 def test_an_index_range_is_two_numbers() -> None:

@@ -96,6 +96,7 @@ def test_options_of_a_class_are_known_with_their_values(compaction: str, subject
     "compaction",
     [
         windows(min_threshold="4", bucket_low="0.5", enabled="true"),
+        windows(expired_sstable_check_frequency_seconds="5", unsafe_aggressive_sstable_expiration="false"),
         "{'class': 'UnifiedCompactionStrategy', 'scaling_parameters': 'T4', 'target_sstable_size': '1GiB'}",
     ],
 )
@@ -228,7 +229,9 @@ def test_names_that_a_server_itself_tells_are_not_looked_at() -> None:
         ("5.0.9", C5),
         ("5.1", C5),
         ("6.0-alpha2", C5),
+        ("4", C40),
         ("Scylla", ServerRelease.SCYLLA),
+        ("ScyllaDB", ServerRelease.SCYLLA),
     ],
 )
 def test_versions_are_read_as_servers_tell_them(text: str, release: ServerRelease) -> None:
@@ -285,8 +288,9 @@ def test_paxos_is_reported_with_its_own_fix_of_tables_that_are_written_with_if(r
     text = table() + table("plain") + "INSERT INTO plain (k) VALUES (1); DELETE FROM t WHERE k = 1 IF EXISTS;"
     (found,) = findings(text, "T24", release, paxos_variant="v1", conditional=frozenset({"known"}))
     assert found.text == "the server uses the first variant of Paxos, and these are written with IF: t"
-    assert found.severity is Severity.NOTE
-    assert "paxos_variant: v2 on every node" in found.fix
+    assert (found.subject, found.severity) == ("paxos_variant", Severity.NOTE)
+    notes = "Read the upgrade notes of Cassandra 4.1"
+    assert found.fix == f"{notes}, then set paxos_variant: v2 on every node: half the round trips."
     known = findings(table("known") + text, "T24", release, paxos_variant="v1", conditional=frozenset({"known"}))
     assert known[0].text.endswith("with IF: known, t")
     assert findings(text, "T24", release, paxos_variant="v2") == findings(text, "T24", release) == ()

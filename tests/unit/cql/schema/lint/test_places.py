@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from mailmend.cql.lint_sources import statements_of
-from mailmend.cql.schema.lint.rule import Hit, Severity, rule
+from mailmend.cql.schema.lint.rule import COMPACTION, Hit, PlaceKey, Severity, rule
 from mailmend.cql.schema.lint.rules import RULES, lint, rules_named
 from mailmend.cql.schema.lint.subject import Subject, subjects_of
 from mailmend.model.errors import WrongUse
@@ -155,3 +155,15 @@ def test_the_first_unknown_rule_is_reported_whatever_the_order() -> None:
         with pytest.raises(WrongUse, match="there is no rule 'A1'") as refused:
             rules_named(wanted)
         assert refused.value.mend == "List the rules: mailmend schema lint --rules"
+
+
+@pytest.mark.parametrize(
+    ("hit", "places"),
+    [
+        (Hit("a", "Flags"), (("column", "flags"), ("option", "Flags"))),
+        (Hit("a", "compaction.enabled"), (("column", "compaction.enabled"), ("option", "compaction"))),
+        (Hit("a", "flags", points=COMPACTION), (("option", "compaction"),)),
+    ],
+)
+def test_a_hit_is_placed_at_its_column_or_its_option(hit: Hit, places: tuple[PlaceKey, ...]) -> None:
+    assert hit.places == places

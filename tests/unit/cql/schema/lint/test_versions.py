@@ -178,6 +178,8 @@ def test_a_finding_points_at_the_column() -> None:
         ("e", 0, "t", "Cassandra 4.1 has no type vector, which came with 5.0")
     ]
     assert pointed_at(text, found) == ["e"]
+    of_type = "CREATE TYPE u (a int, e vector<float, 3>);"
+    assert pointed_at(of_type, findings(of_type, "T25", C41)) == ["e"]
     assert findings(text, "T25", C5) == ()
 
 
