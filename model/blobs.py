@@ -81,6 +81,10 @@ class BlobStore(Protocol):
         """The bytes; `BlobMissing` where there are no bytes."""
         ...
 
+    async def part(self, blob_id: BlobId, offset: int, length: int) -> bytes:
+        """Some of the bytes, fewer where they end before; `BlobMissing` where there are no bytes."""
+        ...
+
     async def remove(self, blob_id: BlobId) -> None:
         """Delete the bytes, even if others refer to them; none there is fine."""
         ...

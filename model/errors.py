@@ -464,6 +464,16 @@ class BlobsUnreachable(CannotReach):
     """The blob store does not answer, or not to these credentials."""
 
 
+class BlobEncrypted(BlobsUnreachable):
+    """The bytes of a blob are encrypted, and James has the key."""
+
+    def __init__(self, blob_id: str) -> None:
+        super().__init__(
+            f"the blob {blob_id} is encrypted, and mailmend has no key",
+            mend="James has it (encryption.aes of its blob.properties): its own consumers take this mail.",
+        )
+
+
 class BucketMissing(BlobsUnreachable):
     """The blob store answers, but has no such bucket."""
 

@@ -22,6 +22,7 @@ from mailmend.mailqueue.collection.references import ReferenceSource, TableRefer
 from mailmend.mailqueue.collection.scan import REFERRERS_MAX, BlobLines, Wanted
 from mailmend.mailqueue.rules.blob_ids import SIDE_CAR, ListedBlob, MissingBlob
 from mailmend.mailqueue.rules.slices import EPOCH
+from mailmend.mailqueue.rules.stored_forms import SLOT
 from mailmend.model.catalog.james_tables import BLOB_PARTS, BLOBS
 from mailmend.model.catalog.mail_queue import DELETED_MAILS
 from mailmend.model.ids import BlobId
@@ -205,7 +206,8 @@ class SparkLook:
             self.source.size_shuffles(tables)
         counted = []
         for number, source in enumerate(sources):
-            found = self._of(number, source).select(*columns)
+            named = self._of(number, source)
+            found = named.withColumn(_KEY, sf.regexp_replace(_KEY, SLOT, "$1")).select(*columns)
             counted.append(self.counted(number + 1, found))  # the listing is counted as 0
         return reduce(DataFrame.unionByName, counted)
 

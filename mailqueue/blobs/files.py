@@ -90,7 +90,14 @@ class FileStore:
     async def get(self, blob_id: BlobId) -> bytes:
         content = await self._in_thread(lambda: self._of_store((self._root / file_name(blob_id)).read_bytes))
         if content is None:
-            raise BlobMissing(blob_id, mend=f"It was looked for in {self._root}")
+            raise self._missing(blob_id)
+        return content
+
+    async def part(self, blob_id: BlobId, offset: int, length: int) -> bytes:
+        read = partial(_part_of, self._root / file_name(blob_id), offset, length)
+        content = await self._in_thread(lambda: self._of_store(read))
+        if content is None:
+            raise self._missing(blob_id)
         return content
 
     async def remove(self, blob_id: BlobId) -> None:
@@ -115,6 +122,9 @@ class FileStore:
             while page := await self._in_thread(lambda: list(islice(_blobs(entries), PAGE_FILES))):
                 for blob in page:
                     yield blob
+
+    def _missing(self, blob_id: BlobId) -> BlobMissing:
+        return BlobMissing(blob_id, mend=f"It was looked for in {self._root}")
 
     def _unlinked(self, paths: Iterable[Path]) -> None:
         for path in paths:
@@ -151,6 +161,12 @@ _MENDS: Final = {
 
 def _written(part: Path, path: Path, content: bytes) -> None:
     write_whole(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_ALONE), part, path, content)
+
+
+def _part_of(path: Path, offset: int, length: int) -> bytes:
+    with path.open("rb") as file:
+        file.seek(offset)
+        return file.read(length)
 
 
 def _remove_older(folder: Path, than: datetime) -> None:

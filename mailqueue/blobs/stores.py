@@ -15,6 +15,7 @@ from typing import Final
 from mailmend.mailqueue.concurrency import ended, finished
 from mailmend.mailqueue.rules.blob_ids import BlobNaming, checked, is_deduplicated
 from mailmend.mailqueue.rules.mails import MailBlobs
+from mailmend.mailqueue.rules.stored_forms import content_in, refuse_chunk, refuse_encrypted, slot_of, stored_as
 from mailmend.model.blobs import BlobKind, Blobs, BlobStore, StoredBlob
 from mailmend.model.errors import BadPayload, MailmendError
 from mailmend.model.ids import BlobId
@@ -52,7 +53,15 @@ class NamedBlobs:
         return blob_id
 
     async def get(self, blob_id: BlobId) -> bytes:
-        return await self.store.get(checked(blob_id))
+        """The bytes of a mail: of a packed blob its slot of the chunk. What is encrypted is refused."""
+        slot = slot_of(checked(blob_id))
+        if slot:
+            content = content_in(slot, await self.store.part(*slot))
+        else:
+            refuse_chunk(blob_id)
+            content = await self.store.get(blob_id)
+        refuse_encrypted(blob_id, content)
+        return content
 
     async def delete(self, blob_id: BlobId) -> None:
         if not is_deduplicated(checked(blob_id)):
@@ -73,7 +82,7 @@ class NamedBlobs:
             raise bad[0]
 
     async def exists(self, blob_id: BlobId) -> bool:
-        return await self.store.exists(checked(blob_id))
+        return await self.store.exists(stored_as(checked(blob_id)))
 
     def scan(self) -> AsyncIterator[StoredBlob]:
         return self.store.scan()

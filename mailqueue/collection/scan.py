@@ -1,6 +1,7 @@
 """One look at a store's listing and at every reference, joined by id on disk, in bounded memory.
 
-The listing is there before the first reference is read: what is stored meanwhile is not in it.
+The listing is there before the first reference is read: what is stored meanwhile is not in it. A
+reference to a slot of a chunk counts for the chunk: it stays, and it is what may be missing.
 """
 
 import json
@@ -16,6 +17,7 @@ from typing import IO, Any, Protocol
 
 from mailmend.mailqueue.collection.references import ReferenceSource
 from mailmend.mailqueue.rules.blob_ids import ListedBlob, MissingBlob, referred_as
+from mailmend.mailqueue.rules.stored_forms import stored_as
 from mailmend.model.catalog.james_tables import BLOB_PARTS, BLOBS
 from mailmend.model.errors import StateUnwritable
 from mailmend.model.ids import BlobId
@@ -191,8 +193,9 @@ class LocalBlobScanner:
                 progress.stage(f"read {source.name}")
                 count = 0
                 for count, reference in enumerate(self._reported(source.references(), progress), start=1):  # noqa: B007
-                    if only is None or reference.blob_id in only:
-                        spill.add((reference.blob_id, _REFERENCE, number, reference.referrer, reference.needed))
+                    held_by = stored_as(reference.blob_id)
+                    if only is None or held_by in only:
+                        spill.add((held_by, _REFERENCE, number, reference.referrer, reference.needed))
                 look.references[source.name] = count
             progress.stage("compare")
             for part in spill.parts():

@@ -63,6 +63,9 @@ class MemoryStore:
         content: bytes = await self._surrounded(BlobVerb.GET, blob_id, lambda: self._content(blob_id))
         return content
 
+    async def part(self, blob_id: BlobId, offset: int, length: int) -> bytes:
+        return (await self.get(blob_id))[offset : offset + length]
+
     async def remove(self, blob_id: BlobId) -> None:
         await self._surrounded(BlobVerb.DELETE, blob_id, lambda: self._kept.pop(blob_id, None))
 

@@ -22,6 +22,7 @@ from tests.support.certificates import Signed
 WHEN = "2026-11-20T17:40:18.000Z"
 HANG_UP, STALL = 0, -1
 _SECONDS_MAX = 30
+_RANGE = re.compile("bytes=([0-9]+)-([0-9]+)")
 _KEYS = re.compile("<Key>(.*?)</Key>")
 SECRET = "wJalr-a-secret-of-tests"
 
@@ -162,9 +163,20 @@ class _Answering(BaseHTTPRequestHandler):
                     "Last-Modified": "Fri, 20 Nov 2026 17:40:18 GMT",
                     **self.of.headers.get(key, {}),
                 }
-                self._send(200, self.of.objects[key], beside)
+                self._send_object(self.of.objects[key], beside)
             case _:
                 self._refuse(404, "NoSuchKey")
+
+    def _send_object(self, content: bytes, beside: Mapping[str, str]) -> None:
+        asked = _RANGE.fullmatch(self.headers.get("Range") or "")
+        if asked is None:
+            self._send(200, content, beside)
+        elif int(asked[1]) >= len(content):
+            self._refuse(416, "InvalidRange")
+        else:
+            part = content[int(asked[1]) : int(asked[2]) + 1]
+            place = f"bytes {asked[1]}-{int(asked[1]) + len(part) - 1}/{len(content)}"
+            self._send(206, part, {**beside, "Content-Range": place})
 
     def _bucket(self, bucket: str, query: dict[str, list[str]], body: bytes) -> None:
         if self.command == "POST":

@@ -35,6 +35,7 @@ from tests.support.keyspaces import created, dropped
 from tests.support.memory_blobs import MemoryStore
 from tests.support.object_stores import S3
 from tests.support.s3_twin import s3_twin
+from tests.support.stored_forms import packed
 
 CLOCK = SystemClock()
 BODY = BlobKind.BODY
@@ -183,6 +184,32 @@ class TestKeeping:
         await kept.store.keep(blob_id, b"the first and longer one")
         await kept.store.keep(blob_id, b"the second")
         assert await kept.store.get(blob_id) == b"the second"
+
+    @pytest.mark.parametrize(("offset", "length"), [(0, 3), (4, 5), (8, 9), (10, 1), (99, 7)])
+    async def test_some_of_the_bytes_are_read_as_far_as_they_go(self, kept: Kept, offset: int, length: int) -> None:
+        content = b"0123456789"
+        for blob_id in (BlobId(f"1_1_{uuid4()}"), BlobId(f"1_1_a//{uuid4()}")):
+            await kept.store.keep(blob_id, content)
+            assert await kept.store.part(blob_id, offset, length) == content[offset : offset + length]
+
+    async def test_a_part_of_what_never_was_is_missing(self, kept: Kept) -> None:
+        with pytest.raises(BlobMissing, match="is missing"):
+            await kept.store.part(BlobId(f"1_1_{uuid4()}"), 0, 5)
+
+    async def test_a_packed_mail_is_read_from_its_chunk(self, kept: Kept) -> None:
+        chunk = BlobId(f"1_600_chunk{uuid4().hex}")
+        contents = [b"Subject: one\r\n\r\n", b"", b"Hello.\r\n" * 500]
+        written, references = packed(contents, chunk)
+        with pytest.raises(BlobMissing, match=f"{chunk} is missing"):
+            await kept.blobs().get(references[0])
+        assert not await kept.blobs().exists(references[0])
+
+        await kept.store.keep(chunk, written)
+
+        assert [await kept.blobs().get(reference) for reference in references] == contents
+        assert await kept.blobs().exists(references[0])
+        await kept.blobs().delete_all(references)
+        assert await kept.store.get(chunk) == written
 
     async def test_a_put_that_is_cancelled_leaves_nothing(self, kept: Kept, blobs: NamedBlobs) -> None:
         before = set(await listed(kept.store))

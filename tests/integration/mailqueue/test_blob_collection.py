@@ -55,6 +55,7 @@ from tests.support.queues import mail as queued_mail
 from tests.support.real_queue import real_queue
 from tests.support.s3_twin import S3Twin, s3_twin
 from tests.support.servers import CassandraServer
+from tests.support.stored_forms import CHUNK
 from tests.support.thorough import ALL, first_of
 
 pytestmark = [pytest.mark.cassandra]
@@ -108,6 +109,7 @@ class BlobWorld:
         due = {"queuename": "spool", "dueslice": when, "bucketid": 0, "dueat": when, "enqueueid": uuid4()}
         writes: list[Write] = [
             Put(MESSAGE_V3, {"messageid": uuid1(), "headercontent": self.kept("mh"), "bodycontent": self.kept("mb")}),
+            Put(MESSAGE_V3, {"messageid": uuid1(), "headercontent": f"{CHUNK}~1~40", "bodycontent": f"{CHUNK}~41~90"}),
             Put(ATTACHMENT, {"idasuuid": uuid4(), "blobid": self.kept("at")}),
             Put(ENQUEUED_MAILS, {**mail, **place, "headerblobid": self.kept("qh"), "bodyblobid": self.kept("qb")}),
             Put(ENQUEUED_MAILS, {**finished, **place, "headerblobid": "1_600_gone", "bodyblobid": "1_600_gone"}),
@@ -127,6 +129,7 @@ class BlobWorld:
         key = {"day": day_of(run), "run": run, "bucket": 0, "projection": "messageV3", "rowkey": "k"}
         self.ledger.write(Put(REPAIR_FINDING, {**key, "before": line}))
         (self.line.home / "ids").write_text(f"{self.kept('file')} the archive\n\n")
+        self.needed.add(CHUNK)
         self.store(*self.needed, f"recovery/{blob_id('mh')}")
 
     def kept(self, content: str) -> str:

@@ -37,6 +37,7 @@ from mailmend.model.ports import Silent
 from tests.support.clock import VirtualClock
 from tests.support.in_turn import InTurn
 from tests.support.memory_blobs import MemoryStore
+from tests.support.stored_forms import CHUNK, packed
 
 DAY = timedelta(days=1)
 MONTH_SECONDS = 30 * 86400
@@ -134,6 +135,44 @@ async def test_what_is_referred_to_at_either_look_stays(looks: int, ids_max: int
 
     assert scene.objects.ids == {one}
     assert +found.verdicts == {BlobVerdict.KEEP: 1}
+
+
+@pytest.mark.parametrize("ids_max", [0, 9])
+async def test_a_reference_to_a_slot_keeps_its_chunk_and_misses_nothing(ids_max: int, removing: Removing) -> None:
+    scene = Scene()
+    chunk, references = packed([b"header", b"body"])
+    await scene.objects.keep(CHUNK, chunk)
+    await scene.stored(numbered(1))
+    scene.referred = [Reference(slot, "row", needed=True) for slot in references]
+    scene.clock.advance(MONTH_SECONDS)
+
+    found = await scene.collection(scanner=LocalBlobScanner(scene.tables, ids_max=ids_max)).run(removing)
+
+    assert scene.objects.ids == {CHUNK}
+    assert +found.verdicts == {BlobVerdict.KEEP: 1, BlobVerdict.COLLECT: 1}
+
+
+@pytest.mark.parametrize("ids_max", [0, 9])
+async def test_a_chunk_that_is_gone_is_missing_once_for_all_its_slots(ids_max: int) -> None:
+    scene = Scene()
+    _, references = packed([b"header", b"body"])
+    scene.referred = [Reference(slot, f"row {number}", needed=True) for number, slot in enumerate(references)]
+
+    found = await scene.collection(scanner=LocalBlobScanner(scene.tables, ids_max=ids_max)).run()
+
+    assert +found.verdicts == {BlobVerdict.MISSING: 1}
+    assert [(blob.blob_id, blob.referrer) for blob in found.missing] == [(CHUNK, "row 0"), (CHUNK, "row 1")]
+
+
+async def test_a_chunk_that_nothing_refers_to_is_left_to_the_compaction(removing: Removing) -> None:
+    scene = Scene()
+    await scene.objects.keep(CHUNK, packed([b"body"])[0])
+    scene.clock.advance(MONTH_SECONDS)
+
+    found = await scene.collection().run(removing)
+
+    assert scene.objects.ids == {CHUNK}
+    assert (found.verdicts[BlobVerdict.PACKED], found.examples[BlobVerdict.PACKED]) == (1, [CHUNK])
 
 
 @pytest.mark.parametrize("looks", [1, 2])

@@ -9,10 +9,11 @@ import pytest
 from mailmend.mailqueue.blobs.stores import NamedBlobs
 from mailmend.mailqueue.rules.blob_ids import BlobNaming, BlobsMode
 from mailmend.model.blobs import BlobKind
-from mailmend.model.errors import BlobsUnreachable
+from mailmend.model.errors import BlobEncrypted, BlobsUnreachable
 from mailmend.model.ids import BlobId
 from tests.support.clock import VirtualClock
 from tests.support.memory_blobs import BlobCall, MemoryBlobs, MemoryStore
+from tests.support.stored_forms import CHUNK, encrypted, packed
 
 BODY = BlobKind.BODY
 
@@ -97,3 +98,34 @@ async def test_others_have_their_turn_before_each_answer() -> None:
 
     await asyncio.gather(one("a"), one("b"))
     assert turns == ["a begins", "b begins", "a ends", "b ends"]
+
+
+async def test_an_encrypted_blob_is_refused_by_name() -> None:
+    """Packed or not: James alone has the key."""
+    blobs = MemoryBlobs(VirtualClock())
+    alone = BlobId("1_600_0f9a3c1e-7b0d-4c55-9a51-2f60d4a8c7e1")
+    chunk, references = packed([encrypted(b"From: a@b.c")])
+    await blobs.keep(alone, encrypted(b"From: a@b.c"))
+    await blobs.keep(CHUNK, chunk)
+
+    for blob_id in (alone, references[0]):
+        with pytest.raises(BlobEncrypted, match=f"{blob_id} is encrypted") as caught:
+            await blobs.get(blob_id)
+        assert "its own consumers take this mail" in caught.value.mend
+        assert await blobs.exists(blob_id)
+
+
+async def test_a_whole_chunk_is_no_content() -> None:
+    blobs = MemoryBlobs(VirtualClock())
+    await blobs.keep(CHUNK, packed([b"body"])[0])
+
+    with pytest.raises(BlobsUnreachable, match="is a chunk of many blobs"):
+        await blobs.get(CHUNK)
+
+
+async def test_a_slot_beyond_the_end_of_its_chunk_is_refused() -> None:
+    blobs = MemoryBlobs(VirtualClock())
+    await blobs.keep(CHUNK, packed([b"body"])[0])
+
+    with pytest.raises(BlobsUnreachable, match="its chunk ends after 0 bytes of it"):
+        await blobs.get(BlobId(f"{CHUNK}~9000~40"))

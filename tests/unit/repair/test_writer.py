@@ -1,10 +1,12 @@
 """The store over tables in memory: what each operation writes."""
 
+import asyncio
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
+from mailmend.mailqueue.blobs.stores import split
 from mailmend.model.catalog.mail import (
     APPLICABLE_FLAG,
     FIRST_UNSEEN,
@@ -15,13 +17,14 @@ from mailmend.model.catalog.mail import (
     MESSAGE_ID,
     MESSAGE_V3,
 )
-from mailmend.model.errors import UnknownMessage
+from mailmend.model.errors import BlobsUnreachable, UnknownMessage
 from mailmend.model.ids import MessageId, Uid
 from mailmend.model.instants import MICROS
-from mailmend.model.operations import Count, Read, Remove, Seen
+from mailmend.model.operations import Count, Put, Read, Remove, Seen
 from mailmend.repair.store.message import Attachment, MessageKey, Stored
 from mailmend.repair.store.writes import StampSource, WriterSettings
 from tests.support.clock import START
+from tests.support.stored_forms import CHUNK, encrypted, packed
 from tests.support.writing import SEEN, Desk, change, mail
 
 PLAIN = WriterSettings(strong=False)
@@ -220,6 +223,25 @@ def test_what_is_not_there_cannot_be_changed(desk: Desk) -> None:
     ):
         with pytest.raises(UnknownMessage):
             attempt()
+
+
+def test_a_content_of_another_length_than_its_row_says_is_not_handed_out(desk: Desk, stored: Stored) -> None:
+    """Encrypted bytes whose salt looks like text: their form alone does not tell."""
+    (row,) = desk.rows(MESSAGE_V3)
+    asyncio.run(desk.blobs.keep(row["bodycontent"], encrypted(b"body\r\n", salt=b"s" * 39)))
+
+    with pytest.raises(BlobsUnreachable, match=r"has 80 bytes in the store, and its row says 24"):
+        desk.store.content(stored.message_id)
+
+
+def test_a_packed_message_is_read(desk: Desk, stored: Stored) -> None:
+    (row,) = desk.rows(MESSAGE_V3)
+    content = desk.store.content(stored.message_id)
+    chunk, (header, body) = packed(split(content))
+    asyncio.run(desk.blobs.keep(CHUNK, chunk))
+    desk.tables.write(Put(MESSAGE_V3, {"messageid": row["messageid"], "headercontent": header, "bodycontent": body}))
+
+    assert desk.store.content(stored.message_id) == content
 
 
 def test_a_message_is_found_by_its_number(desk: Desk, stored: Stored) -> None:

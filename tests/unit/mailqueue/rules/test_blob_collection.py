@@ -72,6 +72,10 @@ def test_what_an_id_tells(blob_id: str, name: BlobName | None) -> None:
         # other families and other names stay
         (f"2_{CURRENT - 9}_{HASH}", MONTH, BlobVerdict.UNKNOWN_PREFIX),
         ("backup/2026.tar", MONTH, BlobVerdict.UNKNOWN_PREFIX),
+        # chunks of James's compaction stay, whatever the length of their names
+        (f"1_{CURRENT - 2}_chunk{HASH[:22]}", MONTH, BlobVerdict.PACKED),
+        (f"1_{CURRENT - 2}_chunk{HASH[:38]}", MONTH, BlobVerdict.PACKED),
+        (f"2_{CURRENT - 9}_chunk{HASH[:22]}", None, BlobVerdict.PACKED),
     ],
 )
 def test_when_a_blob_that_nothing_refers_to_may_go(blob_id: str, age: timedelta | None, verdict: BlobVerdict) -> None:
