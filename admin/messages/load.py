@@ -5,7 +5,7 @@ the mail, James or ours, has one store. The present messages show which one: a f
 written where its reader would not find it, and none under an id that its reader deletes too early.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -22,12 +22,20 @@ from mailmend.admin.frame.settings import BlobsAddress, BlobsSettings, Connectio
 from mailmend.admin.frame.values import fields_json
 from mailmend.admin.queue import openers
 from mailmend.admin.queue.options import MESSAGE_BLOBS
-from mailmend.cql.introspect import live_schema
+from mailmend.cql.introspect import live_schema, tables_of
 from mailmend.mailqueue.rules.blob_ids import BlobNaming, BlobsMode, is_blob_id, naming_of
 from mailmend.model.blobs import Blobs
 from mailmend.model.catalog.james_tables import BLOB_PARTS, BLOBS
+from mailmend.model.catalog.left_tables import SEARCH_INDEX_ROUTE, LeftTable, unwritten_tables
 from mailmend.model.catalog.mail import MESSAGE_V3, MESSAGES
-from mailmend.model.errors import ExitCode, SchemaMismatch, UnsafeRequest
+from mailmend.model.errors import (
+    BlobEncrypted,
+    BlobMissing,
+    BlobsUnreachable,
+    ExitCode,
+    SchemaMismatch,
+    UnsafeRequest,
+)
 from mailmend.model.ids import BlobId, micros_of
 from mailmend.model.operations import Scan
 from mailmend.model.ports import Tables
@@ -59,7 +67,8 @@ def message_blobs(opened: OpenCluster, named: BlobsSettings | None, remark: Call
 
     Raises:
         SchemaMismatch: the tables are to be used, and the keyspace has none.
-        UnsafeRequest: none is named, and the contents of the keyspace's messages are not in its tables.
+        UnsafeRequest: none is named, and the contents of the keyspace's messages are not in its tables; or they are
+            encrypted, and James could not read what is stored as it is.
     """
     settings = named or BlobsSettings(BlobsAddress(Store.CASSANDRA))
     keyspace = opened.mail.name
@@ -70,7 +79,9 @@ def message_blobs(opened: OpenCluster, named: BlobsSettings | None, remark: Call
 
     async def kept() -> list[tuple[BlobId, int]]:
         looked_in = openers.blobs_behind(settings, tables, opened.clock)
-        return [(blob, at) for blob, at in newest if await looked_in.exists(blob)]
+        there = [(blob, at) for blob, at in newest if await looked_in.exists(blob)]
+        await _refuse_encrypted(looked_in, (blob for blob, _ in there))
+        return there
 
     found = []
     if newest:
@@ -127,6 +138,19 @@ def _newest(opened: OpenCluster) -> list[tuple[BlobId, int]]:
     return [(blob, at) for at, blob in sorted(found, reverse=True)[:NEWEST]]
 
 
+async def _refuse_encrypted(blobs: Blobs, there: Iterable[BlobId]) -> None:
+    for blob_id in there:
+        try:
+            await blobs.get(blob_id)
+        except BlobEncrypted as error:
+            raise UnsafeRequest(
+                f"{error.what}: James could not read a message that is stored here as it is",
+                mend="Let James take the mail: IMAP APPEND, or its SMTP.",
+            ) from None
+        except (BlobMissing, BlobsUnreachable):
+            continue  # it went since, or is compressed: James reads others as they are
+
+
 def _refuse_without_tables(opened: OpenCluster, keyspace: str) -> None:
     live = live_schema(opened.cluster, keyspace)
     lacking = tuple(table.spelling for table in (BLOBS, BLOB_PARTS) if live.table(table.name) is None)
@@ -169,6 +193,7 @@ class LoadResult:
         kind: what was read.
         not_stored: the first messages and files that were not stored.
         doubts: the first lines of an mbox that may be read either way.
+        left_tables: the tables of the keyspace that James fills for a mail, and a load does not.
     """
 
     keyspace: str
@@ -176,6 +201,7 @@ class LoadResult:
     kind: FolderKind = FolderKind.MBOX
     not_stored: Sequence[Refused] = ()
     doubts: Sequence[Doubt] = ()
+    left_tables: Sequence[LeftTable] = ()
 
 
 def load(request: LoadRequest, caller: Caller) -> LoadResult:
@@ -216,7 +242,8 @@ def load(request: LoadRequest, caller: Caller) -> LoadResult:
         _remark_new(opened.mail, mailboxes, folder, caller)
         mailbox = mailboxes.ensure(user, name)
         sums = loader.load(folder, mailbox, again=request.again)
-        return LoadResult(opened.mail.name, sums, kind, not_stored, doubts)
+        left = tuple(unwritten_tables(tables_of(opened.cluster, opened.mail.name)))
+        return LoadResult(opened.mail.name, sums, kind, not_stored, doubts, left)
 
 
 def _remark_new(mail: Tables, mailboxes: Mailboxes, folder: Folder, caller: Caller) -> None:
@@ -248,13 +275,22 @@ def load_document(result: LoadResult) -> Document:
         (result.kind is FolderKind.MBOX, _octets_line(sums)),
         (sums.lagged, f"{sums.lagged:,} lag. Next: mailmend repair lags {keyspace_option(keyspace)}"),
         (sums.unjournalled, f"{sums.unjournalled:,} of them could not be journalled. {unnoted}"),
+        (sums.stored, f"Not in James's search index yet: {SEARCH_INDEX_ROUTE}. No event was fired."),
     )
     lines = tuple(line for wanted, line in said if wanted)
     left = []
     for refused in result.not_stored:
         left.append({**fields_json(refused, "name", "reason", "why"), "next": refused.mend})
     doubts = [fields_json(doubt, "offset", "line", "begins", "why") for doubt in result.doubts]
-    json = {"keyspace": keyspace, **asdict(sums), "not_stored": left, "doubts": doubts}
+    unwritten = [fields_json(table, "table", "truth", "task", "route", "filled") for table in result.left_tables]
+    json = {
+        "keyspace": keyspace,
+        **asdict(sums),
+        "not_stored": left,
+        "doubts": doubts,
+        "left_tables": unwritten,
+        "search_index": {"route": SEARCH_INDEX_ROUTE},
+    }
     exit_code = ExitCode.FINE
     if sums.refused or sums.skipped or sums.unjournalled:
         exit_code = ExitCode.PARTLY_FAILED
@@ -282,6 +318,9 @@ def _load_grids(result: LoadResult) -> Iterator[Grid]:
                 begins = "yes"
             lines.append((str(doubt.offset), begins, doubt.line, doubt.why))
         yield Grid("Doubtful lines", ("byte", "begins a message", "line", "why"), lines, frozenset({"line", "why"}))
+    if result.left_tables and result.sums.stored:
+        tables = [(table.table, table.truth, table.filled) for table in result.left_tables]
+        yield Grid("Tables of James without these messages", ("table", "follows from", "how James fills it"), tables)
 
 
 LOAD: Final = Command(
@@ -302,7 +341,11 @@ LOAD: Final = Command(
 
     Empty files, packed files (gzip, zip and others), UTF-16 and files without any header field are no mail: a file that
     is named is refused before anything is stored; a file in a folder is named, and the others are stored. Sub-folders
-    and other files are skipped by name, with the command that loads them. Arguments are UTF-8; others are refused.""",
+    and other files are skipped by name, with the command that loads them. Arguments are UTF-8; others are refused.
+
+    James keeps further tables of a mail: threads, attachments, JMAP's views, quotas. A load does not write these. It
+    names at its end those that the keyspace has, each with the request to James that fills it (`left_tables` in the
+    JSON).""",
     service="mailmend.admin.messages.load:load",
     present="mailmend.admin.messages.load:load_document",
     options=(

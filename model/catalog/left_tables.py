@@ -42,12 +42,26 @@ class LeftTable:
         truth: what it follows from: tables, or a few words.
         task: the task of James that makes it true again; "" where James has none.
         check: what follows `mailmend check` where that looks at it; "" where no check does.
+        of_mail: whether James writes a row, or counts, for each mail that it stores; `load` and `MessageStore` do not.
     """
 
     table: str
     truth: str
     task: str = ""
     check: str = ""
+    of_mail: bool = False
+
+    @property
+    def route(self) -> str:
+        """The request to James's webadmin that starts the task; "" where there is no task."""
+        return _ROUTES.get(self.task, "")
+
+    @property
+    def filled(self) -> str:
+        """How a mail that James did not store gets into it, as a sentence."""
+        if self.route:
+            return f"James fills it by {self.route}."
+        return "James fills it only with mails that James stores."
 
     @property
     def why(self) -> str:
@@ -58,6 +72,17 @@ class LeftTable:
             return f"mailmend has no rule for it; James's task {self.task} makes it true again."
         return "mailmend has no rule for it, and James has no task for it."
 
+
+_ROUTES: Final = {
+    "populateEmailQueryView": "POST /mailboxes?task=populateEmailQueryView",
+    "recomputeFastViewProjectionItems": "POST /mailboxes?task=recomputeFastViewProjectionItems",
+    "RecomputeCurrentQuotas": "POST /quota/users?task=RecomputeCurrentQuotas",
+    "fixPop3Inconsistencies": "POST /mailboxes?task=fixPop3Inconsistencies",
+    "populateFilteringProjection": "POST /mailboxes?task=populateFilteringProjection",
+}
+
+SEARCH_INDEX_ROUTE: Final = "POST /mailboxes?task=reIndex"
+"""The request that puts mails into James's search index, which is no table."""
 
 _DECLARED: Final = f"--projections {JAMES}"
 _PATHS: Final = MAILBOX_PATH.spelling
@@ -70,18 +95,18 @@ LEFT_TABLES: Final = (
     LeftTable(USER_MAILBOX_ACL.spelling, ACL.spelling, check=_DECLARED),
     LeftTable(ANNOTATION.spelling, f"{_PATHS}: mailboxes that exist"),
     LeftTable(SUBSCRIPTION.spelling, f"{_PATHS}: mailboxes that exist"),
-    LeftTable(THREAD.spelling, f"{_TRUTH}, headers of messages"),
-    LeftTable(THREAD_LOOKUP.spelling, THREAD.spelling),
-    LeftTable("threadTable", f"{_TRUTH}, headers of messages"),
-    LeftTable("threadLookupTable", "threadTable"),
-    LeftTable(ATTACHMENT.spelling, f"{MESSAGE_V3.spelling}.attachments"),
-    LeftTable(EMAIL_QUERY_VIEW.spelling, _TRUTH, "populateEmailQueryView"),
-    LeftTable("email_query_view_sent_at", _TRUTH, "populateEmailQueryView"),
-    LeftTable("email_query_view_date_lookup", _TRUTH, "populateEmailQueryView"),
-    LeftTable(FAST_VIEW.spelling, "contents of messages", "recomputeFastViewProjectionItems"),
-    LeftTable("quotaCurrentValue", f"{_TRUTH}, uploadsV2, sieve", "RecomputeCurrentQuotas"),
-    LeftTable("currentQuota", _TRUTH, "RecomputeCurrentQuotas"),
-    LeftTable("pop3metadata", _TRUTH, "fixPop3Inconsistencies"),
+    LeftTable(THREAD.spelling, f"{_TRUTH}, headers of messages", of_mail=True),
+    LeftTable(THREAD_LOOKUP.spelling, THREAD.spelling, of_mail=True),
+    LeftTable("threadTable", f"{_TRUTH}, headers of messages", of_mail=True),
+    LeftTable("threadLookupTable", "threadTable", of_mail=True),
+    LeftTable(ATTACHMENT.spelling, f"{MESSAGE_V3.spelling}.attachments", of_mail=True),
+    LeftTable(EMAIL_QUERY_VIEW.spelling, _TRUTH, "populateEmailQueryView", of_mail=True),
+    LeftTable("email_query_view_sent_at", _TRUTH, "populateEmailQueryView", of_mail=True),
+    LeftTable("email_query_view_date_lookup", _TRUTH, "populateEmailQueryView", of_mail=True),
+    LeftTable(FAST_VIEW.spelling, "contents of messages", "recomputeFastViewProjectionItems", of_mail=True),
+    LeftTable("quotaCurrentValue", f"{_TRUTH}, uploadsV2, sieve", "RecomputeCurrentQuotas", of_mail=True),
+    LeftTable("currentQuota", _TRUTH, "RecomputeCurrentQuotas", of_mail=True),
+    LeftTable("pop3metadata", _TRUTH, "fixPop3Inconsistencies", of_mail=True),
     LeftTable("mappings_sources", "rrt", check=_DECLARED),
     LeftTable("filters_projection", EVENT_STORE.spelling, "populateFilteringProjection"),
     LeftTable("taskExecutionDetailsProjection", EVENT_STORE.spelling),
@@ -109,4 +134,11 @@ def left_tables(live: Container[str], looked_at: Container[str]) -> Iterator[Lef
     """
     for left in LEFT_TABLES:
         if name_of(left.table) in live and left.check not in looked_at:
+            yield left
+
+
+def unwritten_tables(live: Container[str]) -> Iterator[LeftTable]:
+    """The tables of a keyspace that have rows or counts of mails, and that `load` and `MessageStore` do not write."""
+    for left in LEFT_TABLES:
+        if left.of_mail and name_of(left.table) in live:
             yield left

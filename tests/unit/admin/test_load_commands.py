@@ -9,7 +9,7 @@ import pytest
 from mailmend.admin.frame import runbooks as runbook
 from mailmend.admin.frame.runbooks import pages
 from mailmend.mailqueue.rules.blob_ids import BlobNaming, BlobsMode, is_deduplicated
-from mailmend.model.catalog.james_tables import BLOB_PARTS, BLOBS
+from mailmend.model.catalog.james_tables import BLOB_PARTS, BLOBS, THREAD
 from mailmend.model.catalog.ledger import REPAIR_LAG
 from mailmend.model.catalog.mail import IMAP_UID, MAILBOX, MAILBOX_PATH, MESSAGE_ID, MESSAGE_V3
 from mailmend.model.errors import AccessDenied, CannotReach
@@ -24,6 +24,7 @@ from tests.support.commands import QUICK, CommandLine
 from tests.support.mail_states import MailKeyspace
 from tests.support.repairing import mirror_suspect
 from tests.support.schemas import without_tables
+from tests.support.stored_forms import encrypted
 from tests.support.writing import Faults, on
 
 LETTER = "From ann Thu Jan  1 00:00:00 2026\nSubject: one\n\nhello\n\n"
@@ -117,6 +118,39 @@ class TestLoad:
         assert "--blobs 's3://BUCKET?endpoint=URL'" in refused.err
         assert (named.code, named.json["stored"], "is it the store that is read" in named.err) == (0, 1, True)
         assert all(is_deduplicated(row["id"]) for row in mail.tables.scan(Scan(BLOBS, ("id",))))
+
+    @pytest.mark.usefixtures("mail")
+    def test_tables_of_james_that_a_load_leaves_are_named_with_the_request_that_fills_them(
+        self, mailmend: CommandLine, cluster: ClusterTwin, tmp_path: Path
+    ) -> None:
+        """Those that the keyspace has."""
+        cluster.keyspaces["mail"] = without_tables(cluster.keyspaces["mail"], THREAD.name)
+        folder = str(mbox(tmp_path, 1))
+
+        shown = mailmend("load", folder, *TO_INBOX)
+        mbox(tmp_path, 2)
+        as_json = mailmend("load", folder, *TO_INBOX, "--json").json
+
+        routes = {left["table"]: left["route"] for left in as_json["left_tables"]}
+        view = "POST /mailboxes?task=populateEmailQueryView"
+        assert (shown.code, routes["email_query_view_received_at"], routes["attachmentV2"]) == (0, view, ""), shown.err
+        assert THREAD.spelling not in routes
+        assert as_json["search_index"] == {"route": "POST /mailboxes?task=reIndex"}
+        assert "Tables of James without these messages" in shown.out
+        assert "James fills it by" in shown.out
+
+    def test_nothing_is_stored_where_james_encrypts(
+        self, mailmend: CommandLine, mail: MailKeyspace, cluster: ClusterTwin, tmp_path: Path
+    ) -> None:
+        """It could not decrypt what is stored as it is."""
+        ids = contents_in(mail, BlobNaming(), cluster.clock.micros(), kept=True)
+        for blob_id in ids:
+            mail.tables.write(Put(BLOB_PARTS, {"id": blob_id, "chunknumber": 0, "data": encrypted(b"x")}))
+
+        ended = mailmend("load", str(mbox(tmp_path, 1)), *TO_INBOX)
+
+        assert (ended.code, count_of(mail, BLOBS)) == (2, len(ids)), ended.err
+        assert "is encrypted, and mailmend has no key: James could not read a message" in ended.err
 
     @pytest.mark.parametrize("table", ["blobs", "firstUnseen"])
     def test_a_keyspace_that_lost_a_table_is_refused_with_what_it_lacks(

@@ -5,9 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from mailmend.model.catalog.left_tables import LEFT_TABLES, LeftTable, left_tables
+from mailmend.model.catalog.left_tables import (
+    LEFT_TABLES,
+    SEARCH_INDEX_ROUTE,
+    LeftTable,
+    left_tables,
+    unwritten_tables,
+)
 from mailmend.model.catalog.mail import FAMILIES, MESSAGES
 from mailmend.model.names import name_of
+from mailmend.repair.store.message_store import MessageStore
+
+PAGE = Path("docs/how-to/check-and-repair-a-cluster.md").read_text(encoding="utf-8")
 
 
 def names_left(live: set[str], *looked_at: str) -> list[str]:
@@ -53,7 +62,6 @@ def test_a_table_is_left_for_one_of_three_reasons(left: LeftTable, why: str) -> 
     assert left.why == why
 
 
-PAGE = Path("docs/how-to/check-and-repair-a-cluster.md").read_text(encoding="utf-8")
 LISTED = re.findall(
     r"^\| `(\w+)` \| (.+) \| (?:`mailmend check (.+)`|James's task (.+)|neither) \|$", PAGE, re.MULTILINE
 )
@@ -61,3 +69,30 @@ LISTED = re.findall(
 
 def test_the_page_of_checks_lists_each_of_them() -> None:
     assert [(left.table, left.truth, left.check, left.task) for left in LEFT_TABLES] == LISTED
+
+
+def test_tables_of_a_mail_are_named_where_the_keyspace_has_them() -> None:
+    live = {"email_query_view_received_at", "thread_2", "usermailboxacl", "blobs"}
+
+    assert [left.table for left in unwritten_tables(live)] == ["thread_2", "email_query_view_received_at"]
+
+
+@pytest.mark.parametrize("left", [left for left in LEFT_TABLES if left.task], ids=lambda left: str(left.table))
+def test_each_task_of_james_has_the_request_that_starts_it(left: LeftTable) -> None:
+    assert left.task.split()[0] in left.route
+    assert left.filled == f"James fills it by {left.route}."
+
+
+def test_a_table_without_a_task_has_mails_of_james_only() -> None:
+    (thread,) = unwritten_tables({"thread_2"})
+
+    assert (thread.route, thread.filled) == ("", "James fills it only with mails that James stores.")
+
+
+@pytest.mark.parametrize("text", [MessageStore.__doc__, PAGE], ids=["MessageStore", "page"])
+def test_what_a_load_leaves_is_written_where_a_person_reads_of_it(text: str) -> None:
+    for left in LEFT_TABLES:
+        if left.of_mail:
+            assert f"`{left.table}`" in text
+            assert left.route in text
+    assert SEARCH_INDEX_ROUTE in text
