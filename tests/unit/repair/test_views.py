@@ -1,15 +1,13 @@
 """Materialised views: compared with their base, and mended by a touch of the base's rows."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 from uuid import UUID
 
 import pytest
 
-from mailmend.cql.row_statements import Operation
 from mailmend.model.keyspace import Schema, View
-from mailmend.model.operations import Change, Put, Seen
+from mailmend.model.operations import Change, Seen
 from mailmend.model.projections.declaration_file import read_declaration
 from mailmend.model.projections.declaration_nodes import BadDeclaration
 from mailmend.model.projections.family import Family
@@ -25,6 +23,7 @@ from mailmend.repair.mending.runner import repair
 from mailmend.repair.proposals import proposed
 from mailmend.repair.unseen import unseen_by
 from tests.support.repairing import LONG_AGO
+from tests.support.view_server import ViewServer
 from tests.unit.repair.test_declared_pairs import Shop
 
 USERS = Table("users", columns("user_id uuid", regular="email text, name text, age int, tags set<text>"))
@@ -113,45 +112,6 @@ def key_of(number: int) -> Key:
     return (f"{number}@x", UUID(int=number))
 
 
-@dataclass
-class Server:
-    """Derives the rows of a view from changes of its base, as a server does: some time after its answer.
-
-    Attributes:
-        lag: how many of its answers come before what it derives.
-    """
-
-    shop: "ViewedShop"
-    mirror: ViewMirror
-    lag: int = 0
-    waiting: list[Change] = field(default_factory=list)
-
-    def __call__(self, operation: Operation, carry_out: Callable[[], Any]) -> Any:
-        answer = carry_out()
-        if isinstance(operation, Change) and operation.table.name == USERS.name:
-            self.waiting.append(operation)
-        elif self.lag:
-            self.lag -= 1
-        else:
-            for change in self._taken():
-                self._derive(change)
-        return answer
-
-    def _taken(self) -> list[Change]:
-        taken = self.waiting
-        self.waiting = []
-        return taken
-
-    def _derive(self, change: Change) -> None:
-        base = self.shop.world.get(USERS, change.key)
-        assert base is not None
-        row = self.mirror.row_of(base.row)
-        touched = {name: row[name] for name, source in self.mirror.sources if source in change.assign}
-        key = self.mirror.key_of(base.row)
-        derived = {**BY_EMAIL.key_row(key), **touched}
-        self.shop.put_at(BY_EMAIL, derived, change)
-
-
 class ViewedShop(Shop):
     """A keyspace with a view, and a server that derives it."""
 
@@ -159,10 +119,7 @@ class ViewedShop(Shop):
         Shop.__init__(self, family_of())
         mirror = self.family.mirror
         assert isinstance(mirror, ViewMirror)
-        self.world.memory.surround = Server(self, mirror, lag)
-
-    def put_at(self, table: Table, row: Row, like: Change) -> None:
-        self.world.mail.write(Put(table, row, at=like.at, ttl_seconds=like.ttl_seconds))
+        self.world.memory.surround = ViewServer(self.world.mail, (mirror,), lag)
 
     def mended(self, *, touch_base: bool = True, dry_run: bool = False) -> tuple[RepairResult, dict[Key, Finding]]:
         found: list[Finding] = []
