@@ -82,7 +82,7 @@ class BlobStore(Protocol):
         ...
 
     async def part(self, blob_id: BlobId, offset: int, length: int) -> bytes:
-        """Some of the bytes, fewer where they end before; `BlobMissing` where there are no bytes."""
+        """Some of the bytes, fewer where they end before; `BlobMissing` where there is no blob."""
         ...
 
     async def remove(self, blob_id: BlobId) -> None:

@@ -470,7 +470,7 @@ class BlobEncrypted(BlobsUnreachable):
     def __init__(self, blob_id: str) -> None:
         super().__init__(
             f"the blob {blob_id} is encrypted, and mailmend has no key",
-            mend="James has it (encryption.aes of its blob.properties): its own consumers take this mail.",
+            mend="James has it (encryption.aes, blob.properties): its consumers take this mail.",
         )
 
 

@@ -376,7 +376,7 @@ MEANINGS: Final[Mapping[BlobVerdict, str]] = {
     BlobVerdict.KEEP: "something refers to it",
     BlobVerdict.COLLECT: "nothing refers to it, at both looks: it only takes room (does not fail a check)",
     BlobVerdict.TOO_YOUNG: "nothing refers to it yet; it stays until no writer can",
-    BlobVerdict.PACKED: "a chunk of many blobs, and nothing refers to one of them: James's compaction removes it",
+    BlobVerdict.PACKED: "a chunk that nothing refers to: James's compaction removes it",
     BlobVerdict.UNKNOWN_PREFIX: "nothing refers to it, and its id is of another family or of no known kind: it stays",
     BlobVerdict.MISSING: "something refers to it, and it is not there, or not whole",
 }

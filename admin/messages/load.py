@@ -67,8 +67,8 @@ def message_blobs(opened: OpenCluster, named: BlobsSettings | None, remark: Call
 
     Raises:
         SchemaMismatch: the tables are to be used, and the keyspace has none.
-        UnsafeRequest: none is named, and the contents of the keyspace's messages are not in its tables; or they are
-            encrypted, and James could not read what is stored as it is.
+        UnsafeRequest: none is named, and the contents of the keyspace's messages are not in its tables.
+        UnsafeRequest: the contents are encrypted, and James could not read what is stored as it is.
     """
     settings = named or BlobsSettings(BlobsAddress(Store.CASSANDRA))
     keyspace = opened.mail.name
@@ -275,14 +275,16 @@ def load_document(result: LoadResult) -> Document:
         (result.kind is FolderKind.MBOX, _octets_line(sums)),
         (sums.lagged, f"{sums.lagged:,} lag. Next: mailmend repair lags {keyspace_option(keyspace)}"),
         (sums.unjournalled, f"{sums.unjournalled:,} of them could not be journalled. {unnoted}"),
-        (sums.stored, f"Not in James's search index yet: {SEARCH_INDEX_ROUTE}. No event was fired."),
+        (sums.stored, f"Not in James's search index: {SEARCH_INDEX_ROUTE}. No event was fired."),
     )
     lines = tuple(line for wanted, line in said if wanted)
     left = []
     for refused in result.not_stored:
         left.append({**fields_json(refused, "name", "reason", "why"), "next": refused.mend})
     doubts = [fields_json(doubt, "offset", "line", "begins", "why") for doubt in result.doubts]
-    unwritten = [fields_json(table, "table", "truth", "task", "route", "filled") for table in result.left_tables]
+    unwritten = []
+    for table in result.left_tables:
+        unwritten.append(fields_json(table, "table", "truth", "task", "route", "filled"))
     json = {
         "keyspace": keyspace,
         **asdict(sums),
@@ -320,7 +322,8 @@ def _load_grids(result: LoadResult) -> Iterator[Grid]:
         yield Grid("Doubtful lines", ("byte", "begins a message", "line", "why"), lines, frozenset({"line", "why"}))
     if result.left_tables and result.sums.stored:
         tables = [(table.table, table.truth, table.filled) for table in result.left_tables]
-        yield Grid("Tables of James without these messages", ("table", "follows from", "how James fills it"), tables)
+        heads = ("table", "follows from", "how James fills it")
+        yield Grid("Tables of James without these messages", heads, tables)
 
 
 LOAD: Final = Command(
@@ -341,11 +344,12 @@ LOAD: Final = Command(
 
     Empty files, packed files (gzip, zip and others), UTF-16 and files without any header field are no mail: a file that
     is named is refused before anything is stored; a file in a folder is named, and the others are stored. Sub-folders
-    and other files are skipped by name, with the command that loads them. Arguments are UTF-8; others are refused.
+    and other files are skipped by name, with the command that loads them. Arguments are UTF-8; others
+    are refused.
 
-    James keeps further tables of a mail: threads, attachments, JMAP's views, quotas. A load does not write these. It
-    names at its end those that the keyspace has, each with the request to James that fills it (`left_tables` in the
-    JSON).""",
+    James keeps further tables of a mail: threads, attachments, JMAP's views, quotas. A load does
+    not write these. It names at its end those that the keyspace has, each with the request to James
+    that fills it (`left_tables` in the JSON).""",
     service="mailmend.admin.messages.load:load",
     present="mailmend.admin.messages.load:load_document",
     options=(

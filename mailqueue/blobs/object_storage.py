@@ -446,7 +446,8 @@ class S3Bucket:
         return bytes(await answer.bytes_async())
 
     async def _range(self, blob_id: BlobId, offset: int, length: int) -> bytes:
-        return bytes(await obstore.get_range_async(self._store, blob_id, start=offset, length=length))
+        there = await obstore.get_range_async(self._store, blob_id, start=offset, length=length)
+        return bytes(there)
 
     async def _ask(self, request: Callable[[], Awaitable[T]], blob_id: BlobId) -> T:
         """A request's answer, errors as ours. Creating a request starts it, so that waits for a free place."""

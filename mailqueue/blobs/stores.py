@@ -15,7 +15,13 @@ from typing import Final
 from mailmend.mailqueue.concurrency import ended, finished
 from mailmend.mailqueue.rules.blob_ids import BlobNaming, checked, is_deduplicated
 from mailmend.mailqueue.rules.mails import MailBlobs
-from mailmend.mailqueue.rules.stored_forms import content_in, refuse_chunk, refuse_encrypted, slot_of, stored_as
+from mailmend.mailqueue.rules.stored_forms import (
+    content_in,
+    refuse_chunk,
+    refuse_encrypted,
+    slot_of,
+    stored_as,
+)
 from mailmend.model.blobs import BlobKind, Blobs, BlobStore, StoredBlob
 from mailmend.model.errors import BadPayload, MailmendError
 from mailmend.model.ids import BlobId
@@ -53,7 +59,7 @@ class NamedBlobs:
         return blob_id
 
     async def get(self, blob_id: BlobId) -> bytes:
-        """The bytes of a mail: of a packed blob its slot of the chunk. What is encrypted is refused."""
+        """The bytes of a mail, a packed one's too. Encrypted bytes are refused."""
         slot = slot_of(checked(blob_id))
         if slot:
             content = content_in(slot, await self.store.part(*slot))

@@ -195,7 +195,8 @@ class LocalBlobScanner:
                 for count, reference in enumerate(self._reported(source.references(), progress), start=1):  # noqa: B007
                     held_by = stored_as(reference.blob_id)
                     if only is None or held_by in only:
-                        spill.add((held_by, _REFERENCE, number, reference.referrer, reference.needed))
+                        referred = (number, reference.referrer, reference.needed)
+                        spill.add((held_by, _REFERENCE, *referred))
                 look.references[source.name] = count
             progress.stage("compare")
             for part in spill.parts():

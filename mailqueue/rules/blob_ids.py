@@ -91,7 +91,7 @@ def naming_of(stored: Sequence[tuple[BlobId, int]]) -> BlobNaming:
 
     A single random id means random naming, as such a writer deletes blobs with their mails and must share none. The
     length of a generation is derived from the newest blob: where several fit, the default is taken, else the one that
-    is a whole number of the largest unit. A packed blob has an id of the compaction's, and is left out.
+    is a whole number of the largest unit. Packed blobs are left out.
     """
     stored = [(blob_id, micros) for blob_id, micros in stored if not slot_of(blob_id)]
     mode = BlobsMode.DEDUPLICATED
@@ -180,7 +180,7 @@ class BlobVerdict(Enum):
     KEEP = "KEEP"  # something refers to it
     COLLECT = "COLLECT"  # nothing does, and nothing can any more
     TOO_YOUNG = "TOO_YOUNG"  # nothing does yet
-    PACKED = "PACKED"  # a chunk of many blobs: nothing refers to a slot of it, and James's compaction removes it
+    PACKED = "PACKED"  # a chunk that nothing refers to: James's compaction removes it
     UNKNOWN_PREFIX = "UNKNOWN_PREFIX"  # nothing does, and neither James nor mailmend makes such ids now
     MISSING = "MISSING"  # referred to, and not there
 
@@ -258,7 +258,7 @@ class CollectionRule:
     def verdict(self, blob: ListedBlob) -> BlobVerdict:
         """The judgement on a blob that nothing refers to.
 
-        A chunk stays: James writes it before it lets rows refer to it, under the id of an old generation.
+        A chunk stays: James writes it before rows refer to it, under the id of an old generation.
         """
         if is_chunk(blob.blob_id):
             return BlobVerdict.PACKED

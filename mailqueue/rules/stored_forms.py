@@ -1,11 +1,11 @@
-"""What a store may hold under an id other than the bytes of a mail: blobs that James packed together, or encrypted.
+"""What a store may hold other than the bytes of a mail: blobs that James packed, or encrypted.
 
-*Packed*: James's compaction puts many blobs of an old generation into one object, a chunk, and lets
-rows refer to a slot of it: `FAMILY_GENERATION_chunkRANDOM~OFFSET~LENGTH`. A slot begins with its own
-offset and the CRC-32C of what follows its lines of metadata, which end with an empty line.
+*Packed*: James's compaction puts many blobs of an old generation into one object, a chunk. Rows
+then refer to a slot of it: `FAMILY_GENERATION_chunkRANDOM~OFFSET~LENGTH`. A slot begins with its
+offset and the CRC-32C of its content; lines of metadata follow, an empty line, and the content.
 
-*Encrypted*: James's AES makes each blob a stream of Tink: a byte with the length of the header (40),
-a salt and a nonce at random, then segments of 4,096 bytes that each end with a tag of 16.
+*Encrypted*: James's AES makes each blob a stream of Tink: a byte with the header's length (40), a
+salt and a nonce at random, then segments of 4,096 bytes that each end with a tag of 16.
 
 Source: `ChunkId`, `ChunkFormat`, `ChunkMarker` and `AESBlobStoreDAO` of James, September 2026;
 docs/adr/0075.
@@ -77,7 +77,7 @@ def content_in(slot: Slot, stored: bytes) -> bytes:
         stored: that part of its chunk.
 
     Raises:
-        BlobsUnreachable: the part is not a slot that can be read: cut off, damaged, compressed, or of another form.
+        BlobsUnreachable: the part is cut off, damaged, compressed, or of another form.
     """
     if not slot.length:
         raise _unread(slot, "its reference names no length")
@@ -114,7 +114,8 @@ def refuse_chunk(blob_id: BlobId) -> None:
     """
     if is_chunk(blob_id):
         raise BlobsUnreachable(
-            f"the blob {blob_id} is a chunk of many blobs", mend="A row refers to a slot of it: CHUNK~OFFSET~LENGTH."
+            f"the blob {blob_id} is a chunk of many blobs",
+            mend="A row refers to a slot of it: CHUNK~OFFSET~LENGTH.",
         )
 
 
@@ -122,16 +123,16 @@ def refuse_encrypted(blob_id: BlobId, content: bytes) -> None:
     """Refuse bytes that James encrypted.
 
     Raises:
-        BlobEncrypted: their form is that of James's AES.
+        BlobEncrypted: they have the form of James's AES.
     """
     if is_encrypted(content):
         raise BlobEncrypted(blob_id)
 
 
 def is_encrypted(content: bytes) -> bool:
-    """Whether bytes have the form of James's AES: header, whole tags, and a salt that no mail begins with.
+    """Whether bytes have the form of James's AES: header, whole tags, a salt that is in no mail.
 
-    Of 1,000 salts, 15 hold only bytes that a mail may begin with: of 10,000 mails, 2 have two of these.
+    Of 1,000 salts, 15 hold only bytes that a mail may have. Of 10,000 mails, 2 have two such salts.
     """
     if len(content) < _TINK_HEADER_BYTES + _TAG_BYTES or content[0] != _TINK_HEADER_BYTES:
         return False

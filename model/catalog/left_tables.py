@@ -42,7 +42,8 @@ class LeftTable:
         truth: what it follows from: tables, or a few words.
         task: the task of James that makes it true again; "" where James has none.
         check: what follows `mailmend check` where that looks at it; "" where no check does.
-        of_mail: whether James writes a row, or counts, for each mail that it stores; `load` and `MessageStore` do not.
+        of_mail: whether James writes to it for each mail that it stores; `load` and
+            `MessageStore` do not.
     """
 
     table: str
@@ -103,8 +104,18 @@ LEFT_TABLES: Final = (
     LeftTable(EMAIL_QUERY_VIEW.spelling, _TRUTH, "populateEmailQueryView", of_mail=True),
     LeftTable("email_query_view_sent_at", _TRUTH, "populateEmailQueryView", of_mail=True),
     LeftTable("email_query_view_date_lookup", _TRUTH, "populateEmailQueryView", of_mail=True),
-    LeftTable(FAST_VIEW.spelling, "contents of messages", "recomputeFastViewProjectionItems", of_mail=True),
-    LeftTable("quotaCurrentValue", f"{_TRUTH}, uploadsV2, sieve", "RecomputeCurrentQuotas", of_mail=True),
+    LeftTable(
+        FAST_VIEW.spelling,
+        "contents of messages",
+        "recomputeFastViewProjectionItems",
+        of_mail=True,
+    ),
+    LeftTable(
+        "quotaCurrentValue",
+        f"{_TRUTH}, uploadsV2, sieve",
+        "RecomputeCurrentQuotas",
+        of_mail=True,
+    ),
     LeftTable("currentQuota", _TRUTH, "RecomputeCurrentQuotas", of_mail=True),
     LeftTable("pop3metadata", _TRUTH, "fixPop3Inconsistencies", of_mail=True),
     LeftTable("mappings_sources", "rrt", check=_DECLARED),
@@ -138,7 +149,7 @@ def left_tables(live: Container[str], looked_at: Container[str]) -> Iterator[Lef
 
 
 def unwritten_tables(live: Container[str]) -> Iterator[LeftTable]:
-    """The tables of a keyspace that have rows or counts of mails, and that `load` and `MessageStore` do not write."""
+    """The tables of mails that a keyspace has, and that `load` and `MessageStore` do not write."""
     for left in LEFT_TABLES:
         if left.of_mail and name_of(left.table) in live:
             yield left

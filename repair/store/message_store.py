@@ -111,16 +111,16 @@ U = TypeVar("U")
 class MessageStore:
     """The messages of one keyspace, for services that write them. Thread-safe.
 
-    It writes the truth, its projections and the content. James keeps further tables of a mail, and this class leaves
-    them as they are:
+    It writes the truth, its projections and the content. James keeps further tables of a mail, and
+    this class leaves them as they are:
 
-    - `email_query_view_received_at` (older: `email_query_view_sent_at`, `email_query_view_date_lookup`):
+    - `email_query_view_received_at`, `email_query_view_sent_at`, `email_query_view_date_lookup`:
       `POST /mailboxes?task=populateEmailQueryView`
     - `message_fast_view_projection`: `POST /mailboxes?task=recomputeFastViewProjectionItems`
     - `quotaCurrentValue`, `currentQuota`: `POST /quota/users?task=RecomputeCurrentQuotas`
     - `pop3metadata`: `POST /mailboxes?task=fixPop3Inconsistencies`
-    - `thread_2`, `thread_lookup_3` (`threadTable`, `threadLookupTable` before 3.9): James has no task. A reply to
-      such a mail begins a thread of its own.
+    - `thread_2`, `thread_lookup_3` (`threadTable`, `threadLookupTable` before 3.9): James has no
+      task. A reply to such a mail begins a thread of its own.
     - `attachmentV2`: James has no task. The attachments are in the content.
     - the search index: `POST /mailboxes?task=reIndex`
 
@@ -348,7 +348,7 @@ class MessageStore:
 
         Raises:
             UnknownMessage: its content is gone.
-            BlobsUnreachable: the store does not answer, or has other bytes under the id: encrypted, compressed.
+            BlobsUnreachable: the store does not answer, or has other bytes: encrypted, compressed.
         """
         rows = self._tables.read(Read(self._content.table, (message_id,)))
         if rows:
@@ -357,7 +357,8 @@ class MessageStore:
             if header and body:
                 with suppress(BlobMissing):  # reported below
                     content = self._blobs.get(header, body)
-                    _refuse_other_size(message_id, len(content), rows[0].row.get("fullcontentoctets"))
+                    said = rows[0].row.get("fullcontentoctets")
+                    _refuse_other_size(message_id, len(content), said)
                     return content
         raise UnknownMessage(f"message {message_id} has no content")
 
@@ -440,8 +441,8 @@ class MessageStore:
 def _refuse_other_size(message_id: MessageId, size: int, said: int | None) -> None:
     if said is not None and size != said:
         raise BlobsUnreachable(
-            f"the content of message {message_id} has {size:,} bytes in the store, and its row says {said:,}",
-            mend="Does James encrypt or compress its blobs (blob.properties)? Then James alone reads them.",
+            f"the content of message {message_id} has {size:,} bytes, and its row says {said:,}",
+            mend="Does James encrypt or compress its blobs (blob.properties)? It alone reads them.",
         )
 
 

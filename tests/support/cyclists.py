@@ -1,6 +1,6 @@
-"""The published model of materialised views: cyclists, and views of them by age, by birthday and by country.
+"""The published model of materialised views: cyclists, by age, by birthday and by country.
 
-The shapes are those of the CQL documentation of DataStax and Cassandra. Rows and the oracle are of these tests.
+The shapes are those of DataStax's and Cassandra's CQL documentation. Rows and oracle are our own.
 """
 
 from collections.abc import Iterable, Mapping
@@ -82,7 +82,8 @@ def out_of_reach(wanted: Rows, standing: Rows) -> dict[Key, Verdict]:
     """What no touch of the base mends: rows without a cyclist, and cells that the cyclist has not."""
     found: dict[Key, Verdict] = {}
     for key, verdict in differences(wanted, standing).items():
-        if verdict is Verdict.WITHDRAW or (verdict is Verdict.AMEND and keeps_more(wanted[key], standing[key])):
+        is_more = verdict is Verdict.AMEND and keeps_more(wanted[key], standing[key])
+        if is_more or verdict is Verdict.WITHDRAW:
             found[key] = verdict
     return found
 

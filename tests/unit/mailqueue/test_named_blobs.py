@@ -111,7 +111,7 @@ async def test_an_encrypted_blob_is_refused_by_name() -> None:
     for blob_id in (alone, references[0]):
         with pytest.raises(BlobEncrypted, match=f"{blob_id} is encrypted") as caught:
             await blobs.get(blob_id)
-        assert "its own consumers take this mail" in caught.value.mend
+        assert "its consumers take this mail" in caught.value.mend
         assert await blobs.exists(blob_id)
 
 

@@ -230,7 +230,7 @@ def test_a_content_of_another_length_than_its_row_says_is_not_handed_out(desk: D
     (row,) = desk.rows(MESSAGE_V3)
     asyncio.run(desk.blobs.keep(row["bodycontent"], encrypted(b"body\r\n", salt=b"s" * 39)))
 
-    with pytest.raises(BlobsUnreachable, match=r"has 80 bytes in the store, and its row says 24"):
+    with pytest.raises(BlobsUnreachable, match=r"has 80 bytes, and its row says 24"):
         desk.store.content(stored.message_id)
 
 
