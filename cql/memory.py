@@ -333,7 +333,10 @@ class MemoryTables:
         end = len(scan.under) + len(scan.after)
         rows: list[Row] = []
         for key in within:
-            for seen in self._read(scan.table, key, times=False):
+            found = self._read(scan.table, key, times=False)
+            if scan.distinct:
+                found = found[:1]
+            for seen in found:
                 if not scan.after or scan.table.key_of(seen.row)[start:end] > scan.after:
                     rows.append(_cells(scan.table.completed(seen.row), scan.columns))
         return rows[: scan.limit]

@@ -60,8 +60,8 @@ def shape_of(operation: Operation) -> Hashable:  # noqa: PLR0911 - one for each 
             return (ChangeIf, id(table), len(key), *expected, "=", *assign, "+", *add, "-", *take, ttl is None)
         case RemoveIf(table, key, expected):
             return (RemoveIf, id(table), len(key), *expected)
-        case Scan(table, columns, level, tokens, under, after, limit, _, among):
-            kinds = (tokens is None, len(under), len(after), limit is None, bool(among))
+        case Scan(table, columns, level, tokens, under, after, limit, _, among, distinct):
+            kinds = (tokens is None, len(under), len(after), limit is None, bool(among), distinct)
             return (Scan, id(table), columns, level, *kinds)
         case _:
             assert_never(operation)
@@ -113,10 +113,10 @@ def render(keyspace: str, operation: Operation, *, collection_times: bool = Fals
     match operation:
         case Read() | Scan():
             selected = _render_selection(selection_of(operation, collection_times=collection_times))
-            text = f"SELECT {selected} FROM {name}{_render_restriction(operation)}"
-            if isinstance(operation, Scan) and operation.limit is not None:
-                text = f"{text} LIMIT ?"
-            return text
+            rest = f"{selected} FROM {name}{_render_restriction(operation)}"
+            if isinstance(operation, Read):
+                return f"SELECT {rest}"
+            return _render_scan(operation, rest)
         case Put(_, row, at, _, ttl):
             return f"INSERT INTO {name} {_render_row(operation.table, row)}{_using(ttl=ttl, at=at)}"
         case Change(table, key, assign, add, take, at, ttl_seconds=ttl):
@@ -136,6 +136,16 @@ def render(keyspace: str, operation: Operation, *, collection_times: bool = Fals
             return f"DELETE FROM {name} WHERE {_render_key(table, key)} IF {_render_expected(table, expected)}"
         case _:
             assert_never(operation)
+
+
+def _render_scan(scan: Scan, rest: str) -> str:
+    words = ["SELECT"]
+    if scan.distinct:
+        words.append("DISTINCT")
+    words.append(rest)
+    if scan.limit is not None:
+        words.append("LIMIT ?")
+    return " ".join(words)
 
 
 def _timed(table: Table, *, collection_times: bool) -> Iterable[Column]:

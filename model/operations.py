@@ -134,6 +134,8 @@ class Scan:
     Of one partition, in clustering order: `under` is its key, or any longer prefix of the primary key; `after` holds
     the clustering values that the rows must come after, none of them descending. Of several partitions: `among` holds
     values of the last column of the partition key, and `under` the columns before it.
+
+    With `distinct` each partition is read once, and only columns of the partition key.
     """
 
     table: Table
@@ -145,6 +147,7 @@ class Scan:
     limit: int | None = None
     page_rows: int | None = None  # None: as many as the adapter likes
     among: Key = ()
+    distinct: bool = False
 
 
 def computed_in(read: Read | Scan) -> ComputedColumns:

@@ -29,6 +29,7 @@ from mailmend.repair.binding import BoundFamilies
 from mailmend.repair.clock import read_clocks
 from mailmend.repair.decisions.engines import estimated_rows
 from mailmend.repair.mending.engine import RUNS_APART_MICROS, RepairResult, RepairSettings
+from mailmend.repair.scanners.gone_mailboxes import GoneMailbox
 from mailmend.repair.staging.folder import StagingFolder
 
 if TYPE_CHECKING:
@@ -103,6 +104,8 @@ class CommandResult(MendingResult):
         affected: in whose mailboxes the findings are; None where no report tells it.
         scope: what was looked at.
         left_tables: the denormalised tables of the keyspace that a check of mail did not look at.
+        gone_mailboxes: mailboxes that are no more, of which rows are left; None where no command
+            looked for them.
     """
 
     options: str = ""
@@ -112,6 +115,7 @@ class CommandResult(MendingResult):
     stores: str = ""
     scope: RunScope = MAIL
     left_tables: tuple[LeftTable, ...] = ()
+    gone_mailboxes: tuple[GoneMailbox, ...] | None = None
 
 
 def unseen(

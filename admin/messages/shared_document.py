@@ -18,6 +18,7 @@ from mailmend.admin.frame.values import (
 )
 from mailmend.admin.frame.verdict_texts import EACH_VERDICT, STYLES, kinds, meaning_of, steps_grid
 from mailmend.admin.messages.affected_document import findings_parts, mailboxes_part
+from mailmend.admin.messages.gone_document import gone_mailboxes_json, gone_mailboxes_lines
 from mailmend.admin.messages.mending import CheckedTopics, CommandResult
 from mailmend.admin.messages.next_steps import after_a_plan, found_in, next_lines
 from mailmend.admin.messages.runs import trend_parts
@@ -134,7 +135,12 @@ def document_of(result: CommandResult) -> Document:
     if summary.unseen:
         remarks = [summary.unseen, *remarks]
     return Document(
-        json=summary_json(summary) | queues_json(result) | left_tables_json(result),
+        json={
+            **summary_json(summary),
+            **queues_json(result),
+            **left_tables_json(result),
+            **gone_mailboxes_json(result.gone_mailboxes),
+        },
         body=tuple(_body(result)),
         exit=ExitCode(summary.exit),
         remarks=tuple(remarks),
@@ -196,6 +202,7 @@ def _body(result: CommandResult) -> Iterator[Part]:
     yield from queue_lines(result)
     yield from example_lines(result.examples)
     yield from _left_tables_lines(result)
+    yield from gone_mailboxes_lines(result.gone_mailboxes)
     yield from _closing(result)
 
 
@@ -215,6 +222,7 @@ def _report(result: CommandResult) -> Iterator[Part]:
     yield from findings_parts(examples, affected, summary.keyspace, result.scope, whole=True)
     yield from trend_parts(affected.runs)
     yield from _left_tables_grids(result)
+    yield from gone_mailboxes_lines(result.gone_mailboxes)
     yield _details(summary)
 
 

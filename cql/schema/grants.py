@@ -31,6 +31,7 @@ from mailmend.model.catalog.mail import (
     SCHEMA,
 )
 from mailmend.model.catalog.mail_queue import BROWSE_START, DELETED_MAILS, ENQUEUED_MAILS, QUEUE_TABLES
+from mailmend.model.catalog.of_mailboxes import TABLES_OF_MAILBOXES
 from mailmend.model.keyspace import all_but
 from mailmend.model.names import name_of, spelled
 from mailmend.model.projections.family import Family
@@ -159,6 +160,9 @@ def _of_families(tables_of: Callable[[Family], Iterable[Table]]) -> Iterator[Tab
         yield from tables_of(family)
 
 
+OF_MAILBOXES = _names(table for table, _ in TABLES_OF_MAILBOXES)
+"""The tables with rows of mailboxes, where rows of mailboxes that are no more may be left."""
+
 LOOKED_AT = _names(_of_families(_looked_at))
 MENDED = _names(_of_families(_mended))
 FILLED = _names(_filled(MESSAGES))
@@ -187,7 +191,11 @@ FIGURES = (
 READER = Role(
     "reader",
     "check, repair messages --dry-run, schema verify, plan, history and lint",
-    (Need(GrantScope.MAIL, _READS, LOOKED_AT), Need(GrantScope.LEDGER, _READS, (REPAIR_LEASE.name, *HISTORY))),
+    (
+        Need(GrantScope.MAIL, _READS, LOOKED_AT),
+        Need(GrantScope.MAIL, _READS, OF_MAILBOXES),
+        Need(GrantScope.LEDGER, _READS, (REPAIR_LEASE.name, *HISTORY)),
+    ),
 )
 REPAIRER = Role(
     "repairer",

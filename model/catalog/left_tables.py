@@ -44,6 +44,7 @@ class LeftTable:
         check: what follows `mailmend check` where that looks at it; "" where no check does.
         of_mail: whether James writes to it for each mail that it stores; `load` and
             `MessageStore` do not.
+        reason: why it was left out, as a sentence; "" where task and check tell.
     """
 
     table: str
@@ -51,6 +52,7 @@ class LeftTable:
     task: str = ""
     check: str = ""
     of_mail: bool = False
+    reason: str = ""
 
     @property
     def route(self) -> str:
@@ -67,6 +69,8 @@ class LeftTable:
     @property
     def why(self) -> str:
         """The reason why it was left out, as a sentence."""
+        if self.reason:
+            return self.reason
         if self.check:
             return f"`mailmend check {self.check}` looks at it."
         if self.task:
@@ -89,13 +93,15 @@ _DECLARED: Final = f"--projections {JAMES}"
 _PATHS: Final = MAILBOX_PATH.spelling
 _TRUTH: Final = IMAP_UID.spelling
 _MARKS: Final = f"{ENQUEUED_MAILS.spelling}, {DELETED_MAILS.spelling}"
+_GONE: Final = "`mailmend repair mailboxes --dry-run` names its rows of mailboxes that are no more."
+_SUBSCRIBED: Final = "A user may be subscribed to a mailbox that does not exist (RFC 3501)."
 
 LEFT_TABLES: Final = (
     LeftTable(MAILBOX.spelling, _PATHS, check="all"),
-    LeftTable(ACL.spelling, f"{_PATHS}: mailboxes that exist"),
+    LeftTable(ACL.spelling, f"{_PATHS}: mailboxes that exist", reason=_GONE),
     LeftTable(USER_MAILBOX_ACL.spelling, ACL.spelling, check=_DECLARED),
-    LeftTable(ANNOTATION.spelling, f"{_PATHS}: mailboxes that exist"),
-    LeftTable(SUBSCRIPTION.spelling, f"{_PATHS}: mailboxes that exist"),
+    LeftTable(ANNOTATION.spelling, f"{_PATHS}: mailboxes that exist", reason=_GONE),
+    LeftTable(SUBSCRIPTION.spelling, f"{_PATHS}: mailboxes that exist", reason=_SUBSCRIBED),
     LeftTable(THREAD.spelling, f"{_TRUTH}, headers of messages", of_mail=True),
     LeftTable(THREAD_LOOKUP.spelling, THREAD.spelling, of_mail=True),
     LeftTable("threadTable", f"{_TRUTH}, headers of messages", of_mail=True),

@@ -1,5 +1,6 @@
 """Operations as CQL text: exactly what is sent, one text for each shape, every value bound."""
 
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -150,6 +151,15 @@ def test_times_of_collections_are_read_where_the_server_tells_them() -> None:
         "COLLECTION_MAX(TTL(userflags)) FROM"
     )
     assert [column.name for column in selection_of(read, collection_times=False).timed] == ["modseq"]
+
+
+def test_partitions_are_read_once() -> None:
+    scan = Scan(T, ("messageid",), tokens=(1, 2), limit=3, distinct=True)
+
+    text = render("ks", scan)
+    assert text.startswith("SELECT DISTINCT messageid FROM ks.sometable WHERE token(messageid) > ?")
+    assert text.endswith(" LIMIT ?")
+    assert shape_of(scan) != shape_of(replace(scan, distinct=False))
 
 
 def test_counters_have_no_times() -> None:

@@ -1,14 +1,17 @@
 """Rows of mailboxes: what `repair mailboxes` writes from the registry of paths, and what it leaves to a person."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
 
+from mailmend.cql.row_statements import Operation
+from mailmend.model.catalog.james_tables import ACL
 from mailmend.model.catalog.mail import MAILBOX, MAILBOX_PATH
+from mailmend.model.errors import AccessDenied
 from mailmend.model.operations import Put, Read, Remove, Seen
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import QUICK, CommandLine, Ended, Typed
@@ -189,3 +192,41 @@ def test_after_the_repair_nothing_is_left_to_mend(damaged: MailKeyspace, mend: T
     again = mend()
 
     assert (again.json["fixed"], again.json["left"]) == ({}, {"CLASH": 1, "WITHDRAW": 1})
+
+
+def test_rows_of_mailboxes_that_are_no_more_are_named_and_kept(mail: MailKeyspace, mend: Typed) -> None:
+    mail.tables.write(Put(ACL, {"id": GONE, "key": "ann", "rights": frozenset("lr")}))
+
+    gone = mend().json["gone_mailboxes"]
+
+    assert (gone["number"], gone["in"]["aclv2"]) == (2, 1)
+    assert {"mailbox": str(GONE), "tables": ["aclv2"]} in gone["first"]
+    assert str(mail.mailbox) in [one["mailbox"] for one in gone["first"]]
+    assert mail.get(ACL, (GONE, "ann")) is not None
+
+
+def test_they_are_lines_of_the_result_and_change_no_exit_code(mail: MailKeyspace, mailmend: CommandLine) -> None:
+    assert mail.mirrored() > 0
+
+    ended = mailmend("repair", "mailboxes", *QUICK, "--no-writers")
+
+    assert ended.code == 0
+    assert "Mailboxes that are no more, with rows that are left: 1 (messageIdTable 1" in ended.out
+
+
+def test_a_role_that_may_not_read_rights_mends_mailboxes_all_the_same(
+    damaged: MailKeyspace, cluster: ClusterTwin, mailmend: CommandLine
+) -> None:
+    def refuse(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+        if operation.table.name == ACL.name:
+            raise AccessDenied("the role may not read aclv2")
+        return carry_out()
+
+    cluster.keyspace("mail").surround = refuse
+    cluster.clock.advance(1)
+
+    ended = mailmend("repair", "mailboxes", *QUICK, "--no-writers", "--json")
+
+    assert ended.json["fixed"] == {"PROJECT": 1, "AMEND": 1}
+    assert ended.json["gone_mailboxes"] is None
+    assert "were not looked for: the role may not read aclv2" in ended.err

@@ -14,6 +14,7 @@ from mailmend.cql.schema.grants import (
     LOOKED_AT,
     MENDED,
     MIGRATOR,
+    OF_MAILBOXES,
     QUEUE,
     QUEUE_READER,
     READER,
@@ -187,7 +188,7 @@ def test_a_ledger_table_that_is_not_there_is_named_in_the_ledger() -> None:
 
 
 def test_nothing_is_granted_on_tables_that_are_not_there_but_they_are_named() -> None:
-    there = replace(PLACES, mail_tables=frozenset(LOOKED_AT) - {"firstunseen"})
+    there = replace(PLACES, mail_tables=frozenset((*LOOKED_AT, *OF_MAILBOXES)) - {"firstunseen"})
 
     assert absent(READER, there) == {Resource("mail", "firstunseen")}
     assert absent(READER, PLACES) == frozenset()
