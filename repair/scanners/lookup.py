@@ -16,7 +16,7 @@ from itertools import chain, islice
 from typing import Any
 from uuid import UUID
 
-from mailmend.model.catalog.mail import MAILBOX_PATH, MESSAGE_COUNTER, MESSAGES, PRIVATE
+from mailmend.model.catalog.mail import MAILBOX_PATH, MESSAGE_COUNTER, PRIVATE
 from mailmend.model.errors import MailmendError, WrongUse
 from mailmend.model.ids import MailboxId, MessageId
 from mailmend.model.operations import Read, Scan
@@ -184,7 +184,7 @@ class Targeted:
         found = TargetSuspects(self, settings)
         policy = RepairPolicy(only=frozenset(), accept_torn=settings.policy.accept_torn, serial=self.serial)
         for family in settings.families:
-            if family.truth.name == MESSAGES.truth.name:
+            if not family.mirror.kept:  # a second row of truth may be anywhere
                 progress.stage(f"look at {family.truth.spelling}")
                 _FamilyLook(self, settings, progress, found, family, policy).all()
         found.counts = counts_of(found.suspects())

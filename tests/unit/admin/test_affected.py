@@ -269,7 +269,8 @@ class TestVerdicts:
             command = next_command("messageIdTable", verdict, "mail", "--engine local")
             looks = not command or "--dry-run" in command or "check" in command
             assert looks or verdict in QUEUE_VERDICTS, command
-        assert next_command("mailbox", Verdict.AMEND, "mail") == ""
+        assert next_command("mailbox", Verdict.WITHDRAW, "mail") == ""
+        assert next_command("mailbox", Verdict.AMEND, "mail").endswith(" --dry-run")
         assert "--engine local" in next_command("messageIdTable", Verdict.AMEND, "mail", "--engine local")
 
 
