@@ -209,8 +209,9 @@ def bind(
     Raises:
         SchemaMismatch: a truth or its mirror is missing, or a column by which rows are found, or one has another type.
     """
-    first, *others = families
-    wanted = (first, *[family for family in others if _stands(family, live)])
+    every = tuple(families)
+    others = [family for family in every[1:] if _stands(family, live)]
+    wanted = (*every[:1], *others)
     lacking: dict[str, None] = {}
     for family in wanted:
         lacking |= dict.fromkeys(_lacking(family, live))

@@ -105,7 +105,7 @@ def test_what_follows_from_what_is_said_in_words() -> None:
     assert reported["mailboxCounters"].says == "per mailboxId: count, all rows; unseen, rows where flagSeen is false"
     assert reported["mailboxCounters"].notes == ("mended only while messageCounter, modseq stand still",)
     assert reported["messageV3"].kind == "content"
-    assert "differences are reported, never mended" in reported["mailbox"].notes
+    assert "WITHDRAW is reported, never mended" in reported["mailbox"].notes
 
 
 def test_the_drawing_names_every_truth_and_projection_once() -> None:

@@ -8,6 +8,7 @@ from mailmend.admin.schema.grants import GrantsResult, document_of, granting, me
 from mailmend.cql.schema.grants import (
     LEDGER,
     LOOKED_AT,
+    OF_MAILBOXES,
     QUEUE,
     READER,
     REPAIRER,
@@ -121,7 +122,8 @@ def test_what_is_not_there_is_named_instead_of_granted() -> None:
 
 def test_creations_come_before_the_grants_on_them() -> None:
     """One script, in the order in which it can run; what is absent is a comment."""
-    there = Keyspaces("mail", "ledger", frozenset(LOOKED_AT) - {"modseq"})
+    tables = frozenset((*LOOKED_AT, *OF_MAILBOXES))
+    there = Keyspaces("mail", "ledger", tables - {"modseq"})
 
     script = granting(REPAIRER, "r", there, create=True)
 

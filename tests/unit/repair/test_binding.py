@@ -307,3 +307,7 @@ def test_counters_keep_those_of_their_generators_that_are_there() -> None:
     assert [table.spelling for table in family.counts[0].generators] == ["messageCounter"]
     (whole,) = bind("mail", SCHEMA, (MESSAGES,))
     assert [table.spelling for table in whole.counts[0].generators] == ["messageCounter", "modseq"]
+
+
+def test_a_keyspace_without_any_family_binds_none() -> None:
+    assert bind("shop", LIVE, ()) == ()
