@@ -178,7 +178,7 @@ def test_a_node_that_is_down_or_paused(three_nodes: ThreeNodes, tmp_path: Path) 
     three_nodes.stop(3)
 
     required = mailmend(*apply, "--require-all-nodes")
-    reported = mailmend(*apply, "--to", "0002", "--json")
+    reported = mailmend(*patient, "--to", "0002", "--json")
 
     assert (required.code, three_nodes.hosts[2] in required.err) == (3, True), required.err
     assert "--require-all-nodes" in required.err

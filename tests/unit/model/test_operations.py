@@ -1,6 +1,6 @@
 """Reads and writes as values: what a row that was read still says later, and how long a write lasts."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from decimal import Decimal
 
 import pytest
@@ -44,6 +44,7 @@ class TestSeen:
 
         assert one == Seen(ANN, TIMES, {"age": 8}, {"age": 101})
         assert one != Seen(ANN, {"name": 5})
+        assert [part.name for part in fields(Seen) if part.compare is not False] == ["row", "written_at"]
 
     def test_cells_end_what_they_had_left_after_the_read_began(self) -> None:
         seen = Seen(ANN, TIMES, {"age": 9})
@@ -184,6 +185,7 @@ class TestLasting:
             Remove(PLAIN, (1,)),
             Count(PLAIN, (1,), {"age": 1}),
             RemoveIf(PLAIN, (1,), {"age": 7}),
+            ChangeIf(PLAIN, (1,), {"age": 7}, {"age": 8}),
             ChangeIf(PLAIN, (1,), {"age": 7}, add={"tags": frozenset("a")}),
         ],
     )
