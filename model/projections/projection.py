@@ -237,7 +237,7 @@ class Mirror(Projection):
     """Each projection column that is written, with the truth column behind it."""
     back: tuple[tuple[str, str | None], ...] = field(init=False, repr=False, compare=False)
     """Each column of the truth that a server has, with the projection column that holds it."""
-    joined: tuple[tuple[str, JoinedColumns], ...] = field(init=False, repr=False, compare=False)
+    _joined: tuple[tuple[str, JoinedColumns], ...] = field(init=False, repr=False, compare=False)
     """Each projection column whose text leads back to several columns of the truth."""
 
     verdicts: ClassVar = MIRROR_VERDICTS
@@ -269,7 +269,7 @@ class Mirror(Projection):
             rule = rules.get(source)
             if isinstance(rule, JoinedColumns):
                 joined.append((name, rule))
-        object.__setattr__(self, "joined", tuple(joined))
+        object.__setattr__(self, "_joined", tuple(joined))
 
     @property
     def truth_names(self) -> dict[str, str]:
@@ -305,7 +305,7 @@ class Mirror(Projection):
             row[name] = None
             if own is not None:
                 row[name] = projected.get(own)
-        for own, rule in self.joined:
+        for own, rule in self._joined:
             for name, text in rule.columns_of(projected.get(own)).items():
                 if row[name] is None:
                     row[name] = text
