@@ -372,7 +372,7 @@ class Table:
                 cells[whole] = self._whole_cell(whole, cells[whole])
         return cells
 
-    def _whole_cell(self, whole: str, fields: Mapping[str, Any]) -> "FrozenMap | None":
+    def _whole_cell(self, whole: str, fields: Mapping[str, Any]) -> FrozenMap | None:
         names = [name for name in self.names if name.startswith(f"{whole}.")]
         if len(fields) < len(names):
             raise ValueError(f"{self.spelling}.{whole} is written with all of its fields")

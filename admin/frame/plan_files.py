@@ -161,6 +161,11 @@ class PlanHead:
             )
 
     @property
+    def is_of_rows(self) -> bool:
+        """Whether its lines are findings of rows: of messages, mailboxes or declared tables."""
+        return self.kind in _OF_ROWS
+
+    @property
     def anew(self) -> str:
         """What a person does where the plan is not applied."""
         return _anew(self.kind)
@@ -292,7 +297,7 @@ class PlanFile:
             self.head = _head_of(first)
         with self._refused("its counts"):
             self.counts = _counts_of(sums)
-            if self.head.kind in _OF_ROWS:
+            if self.head.is_of_rows:
                 self.verdicts  # noqa: B018 - each verdict is known
         self._check_lines()
 
@@ -431,7 +436,7 @@ def _head_of(fields: Mapping[str, Any]) -> PlanHead:
     )
     need((DECLARATION in head.declared) is (kind is PlanKind.TABLES), "declared", "of its kind")
     need((MAILBOXES in head.declared) is (kind is PlanKind.MAILBOXES), "declared", "of its kind")
-    if kind in _OF_ROWS:
+    if head.is_of_rows:
         _of_messages(head.repair_policy)
     else:
         need(set(head.policy) >= _NEEDED[kind], "its policy", f"with {', '.join(sorted(_NEEDED[kind]))}")

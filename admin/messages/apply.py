@@ -76,7 +76,7 @@ def apply(request: ApplyPlanRequest, caller: Caller) -> "CommandResult | BlobsRe
     """
     with plan_in(request.plan) as plan:
         head = plan.head
-        if head.kind in {PlanKind.MESSAGES, PlanKind.MAILBOXES, PlanKind.TABLES}:
+        if head.is_of_rows:
             if request.typed:
                 of = head.kind.removeprefix("repair ")
                 what = f"{request.typed} has no effect on a plan of {of}"

@@ -138,6 +138,11 @@ PLAN: Final = option(
     type=FILE,
     metavar="FILE",
 )
+LOOKING_TWICE: Final = flag("--dry-run", "Write nothing: look twice, and say what would be mended.")
+BEAT_AHEAD: Final = flag(
+    "--beat-ahead",
+    "Overwrite cells whose timestamps lie in the future, at once; a late writer loses.",
+)
 COUNTERS_AT_ONCE: Final = flag("--no-writers", "Declare that no process writes: counters are looked at twice at once.")
 RUN_ARGUMENT: Final = click.Argument(["run"], type=RUN, shell_complete=completed_runs)
 RESULTS: Final = (JSON, REPORT, ANONYMOUS, FINDINGS)

@@ -39,6 +39,8 @@ from mailmend.admin.messages.bound_tables import (
 from mailmend.admin.messages.mending import CommandResult, ended, given, staged, unseen
 from mailmend.admin.messages.named_rows import named_rows
 from mailmend.admin.messages.options import (
+    BEAT_AHEAD,
+    LOOKING_TWICE,
     MEASURED,
     PLAN,
     PROJECTIONS_FILE,
@@ -361,7 +363,7 @@ REPAIR_MESSAGES: Final = Command(
     present="mailmend.admin.messages.shared_document:document_of",
     options=(
         *TIMING,
-        flag("--dry-run", "Write nothing: look twice, and say what would be mended."),
+        LOOKING_TWICE,
         PLAN,
         option(
             "--only",
@@ -389,7 +391,7 @@ REPAIR_MESSAGES: Final = Command(
             type=click.Choice(["report", "collect"]),
             default="report",
         ),
-        flag("--beat-ahead", "Overwrite cells whose timestamps lie in the future, at once; a late writer loses."),
+        BEAT_AHEAD,
         flag("--yes", "Do not ask: do as --dangling restore says; --max-fixes still stops."),
         *WRITING,
         option(

@@ -1,5 +1,6 @@
 """`mailmend repair mailboxes`: rows of `mailbox` that are missing, or that name another path."""
 
+from collections.abc import Container
 from dataclasses import replace
 from typing import Final
 
@@ -7,9 +8,11 @@ from mailmend.admin.frame.caller import Caller
 from mailmend.admin.frame.cluster import OpenCluster, open_cluster
 from mailmend.admin.frame.command import Command
 from mailmend.admin.frame.kinds import VERDICTS
-from mailmend.admin.frame.options import CONNECTION, MAX_FIXES, STAGING, flag, option
+from mailmend.admin.frame.options import CONNECTION, MAX_FIXES, STAGING, option
 from mailmend.admin.messages.mending import CommandResult
 from mailmend.admin.messages.options import (
+    BEAT_AHEAD,
+    LOOKING_TWICE,
     MEASURED,
     PLAN,
     REPAIR_EXITS,
@@ -31,20 +34,25 @@ def repair_mailboxes(request: RepairRequest, caller: Caller) -> CommandResult:
     between.
     """
     with open_cluster(request.connection) as opened:
-        before = _suspects(request, opened, caller)
+        live = tables_of(opened.cluster, opened.mail.name)
+        before = _suspects(request, opened, live, caller)
         found = repair(replace(request, mailboxes=True), caller)
         after = before
         if before:
-            after = _suspects(request, opened, caller)
+            after = _suspects(request, opened, live, caller)
     if before is None or after is None:
         return found
     return replace(found, gone_mailboxes=gone_mailboxes(before, after))
 
 
-def _suspects(request: RepairRequest, opened: OpenCluster, caller: Caller) -> MailboxRows | None:
+def _suspects(
+    request: RepairRequest,
+    opened: OpenCluster,
+    live: Container[str],
+    caller: Caller,
+) -> MailboxRows | None:
     """One look; None where the role may not read a table."""
     mail = Pace(request.rows_per_second, opened.clock).over(opened.mail)
-    live = tables_of(opened.cluster, opened.mail.name)
     try:
         return suspect_mailboxes(mail, live, request.level)
     except AccessDenied as error:
@@ -75,7 +83,7 @@ REPAIR_MAILBOXES: Final = Command(
     present="mailmend.admin.messages.shared_document:document_of",
     options=(
         *TIMING,
-        flag("--dry-run", "Write nothing: look twice, and say what would be mended."),
+        LOOKING_TWICE,
         PLAN,
         option(
             "--only",
@@ -85,10 +93,7 @@ REPAIR_MAILBOXES: Final = Command(
             metavar="VERDICT",
         ),
         MAX_FIXES,
-        flag(
-            "--beat-ahead",
-            "Overwrite cells whose timestamps lie in the future, at once; a late writer loses.",
-        ),
+        BEAT_AHEAD,
         *WRITING,
         *SCANNING_ALL,
         STAGING,

@@ -8,6 +8,8 @@ from mailmend.admin.frame.command import Command
 from mailmend.admin.frame.kinds import VERDICTS
 from mailmend.admin.frame.options import CONNECTION, MAX_FIXES, STAGING, flag, option
 from mailmend.admin.messages.options import (
+    BEAT_AHEAD,
+    LOOKING_TWICE,
     MEASURED_TABLES,
     PLAN,
     PROJECTIONS_NEEDED,
@@ -43,7 +45,7 @@ REPAIR_TABLES: Final = Command(
         click.Argument(["named"], required=False, metavar="[NAME]"),
         PROJECTIONS_NEEDED,
         *TIMING,
-        flag("--dry-run", "Write nothing: look twice, and say what would be mended."),
+        LOOKING_TWICE,
         PLAN,
         option(
             "--only",
@@ -64,10 +66,7 @@ REPAIR_TABLES: Final = Command(
             "Mend rows of materialised views: write their rows of the base once more as they are, "
             "each cell a microsecond later than it was.",
         ),
-        flag(
-            "--beat-ahead",
-            "Overwrite cells whose timestamps lie in the future, at once; a late writer loses.",
-        ),
+        BEAT_AHEAD,
         *WRITING,
         option(
             "--key",
