@@ -24,7 +24,7 @@ PAGES := $(addprefix tests/unit/,test_architecture_page.py test_design_page.py t
 # What fills docs/api from the docstrings, and puts long signatures on several lines.
 API_PAGES := mkdocstrings==1.0.8 mkdocstrings-python==2.0.11 ruff==0.17.6
 
-TESTS = $(if $(ARGS),$(BIN)/pytest $(1) $(ARGS),$(BIN)/python -m tests.lanes $(1))
+TESTS = $(if $(ARGS),$(BIN)/pytest $(1) $(ARGS),$(BIN)/python -m tests.lanes $(1) $(if $(LANES),--lanes '$(LANES)'))
 
 .PHONY: help demo test test-all test-of quick pages pictures docs environment wheel-environment check verify man mutate bench format zip release-check clean
 

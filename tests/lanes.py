@@ -7,6 +7,8 @@ wheel, as a user installs it: they run in a folder that has all of the checkout 
 runs to the first three (docs/adr/0077). What the lanes beside the shown one print comes at its end, each in one piece.
 A lane whose process dies goes on with the rest of its tests; the last lines say what ran in each, what failed, what did
 not run, and the command that runs the failures again (docs/adr/0054).
+
+`make test-all LANES='Spark 4,faults'` runs the lanes whose titles have one of these words.
 """
 
 import os
@@ -21,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from mailmend.model.errors import INTERRUPTED
+from mailmend.model.errors import INTERRUPTED, ExitCode
 from tests.support.installed import WHEEL_ONLY, all_but_the_package
 from tests.support.lane_journal import VARIABLE, LaneJournal, read_journal
 from tests.support.thorough import ALL, LEFT_TO_ALL
@@ -137,6 +139,9 @@ OTHER_LANES = (
 """Long runs are one driver's: what they add are more of the same requests (docs/adr/0077)."""
 
 
+CHOSEN: Final = "--lanes"
+"""The option whose value has words of titles, with commas between them."""
+
 DEATHS_MAX = 5
 """A lane whose process dies this often is given up."""
 
@@ -209,11 +214,20 @@ class LaneRun:
 
 
 def main(options: list[str]) -> int:
-    """0 where all lanes passed, else 1; 130 where somebody interrupted them."""
-    rounds = (LANES, OTHER_LANES) if ALL in options else (LANES,)
-    missing = (
-        [lane.python for lane in (*LANES, *OTHER_LANES) if not Path(lane.python).exists()] if ALL in options else []
-    )
+    """0 where all lanes passed, else 1; 2 where no lane has such a title; 130 where somebody interrupted them."""
+    rounds: tuple[tuple[Lane, ...], ...] = (LANES,)
+    if ALL in options:
+        rounds = (LANES, OTHER_LANES)
+    if CHOSEN in options:
+        place = options.index(CHOSEN)
+        words = options[place + 1]
+        options = options[:place] + options[place + 2 :]
+        rounds = chosen(rounds, words)
+        if not rounds:
+            titles = "; ".join(lane.title for lane in LANES + OTHER_LANES)
+            sys.stderr.write(f"No lane has a title with {words}. Titles: {titles}\n")
+            return ExitCode.WRONG_USE
+    missing = [lane.python for lanes in rounds for lane in lanes if not Path(lane.python).exists()]
     if missing:
         sys.stderr.write(f"There is no {missing[0]}: `make test-all` makes it.\n")
         return 1
@@ -229,6 +243,17 @@ def main(options: list[str]) -> int:
             return INTERRUPTED
         sys.stdout.write(summary(runs))
         return int(any(run.code or run.failed or run.journal.unrun for run in runs))
+
+
+def chosen(rounds: Sequence[tuple[Lane, ...]], words: str) -> tuple[tuple[Lane, ...], ...]:
+    """The lanes whose titles have one of the words, in their rounds; a round without one is left out."""
+    wanted = [word.strip() for word in words.split(",")]
+    found = []
+    for lanes in rounds:
+        kept = tuple(lane for lane in lanes if any(word in lane.title for word in wanted))
+        if kept:
+            found.append(kept)
+    return tuple(found)
 
 
 def summary(runs: Sequence[LaneRun]) -> str:

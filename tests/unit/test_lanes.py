@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lanes import LANES, UNIT, UNIT_WITH_DRIVER, files_of
+from tests.lanes import LANES, OTHER_LANES, UNIT, UNIT_WITH_DRIVER, chosen, files_of, main
 from tests.support.installed import WHEEL_ONLY, all_but_the_package, refuse_other_than_the_wheel
 from tests.support.lane_rules import NO_SKIPS
 
@@ -23,6 +23,26 @@ def test_server(server): ...
 @pytest.mark.skipif(True, reason="no Java")
 def test_java(): ...
 """
+
+
+def test_lanes_are_chosen_by_words_of_their_titles() -> None:
+    (first, second) = chosen((LANES, OTHER_LANES), "drills, faults")
+
+    assert [lane.title for lane in first] == ["faults", "unit, drills"]
+    assert [lane.title for lane in second] == ["faults, ScyllaDB's driver, wheel"]
+
+
+def test_a_round_without_a_chosen_lane_does_not_run() -> None:
+    ((lane,),) = chosen((LANES, OTHER_LANES), "Spark 4")
+
+    assert lane.title == "all with Spark, Spark 4"
+
+
+def test_words_of_no_lane_are_refused_with_the_titles(capsys: pytest.CaptureFixture[str]) -> None:
+    code = main(["--lanes", "nothing of that name"])
+
+    assert code == 2
+    assert "unit, drills" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("no_skips", "said"), [("", "3 skipped"), ("1", "3 errors")])
