@@ -25,6 +25,7 @@ from mailmend.admin.messages.bound_tables import (
     tables_named,
 )
 from mailmend.admin.messages.mending import CheckRequest, CommandResult, ended, given, staged, unseen
+from mailmend.admin.messages.mismatches import check_james
 from mailmend.admin.messages.options import (
     BLOBS_WANTED,
     CHECKED_PULSAR,
@@ -38,6 +39,7 @@ from mailmend.admin.messages.options import (
 )
 from mailmend.admin.messages.runs import affected
 from mailmend.admin.messages.shared_document import document_of
+from mailmend.admin.projections.projections import is_james
 from mailmend.cql.introspect import tables_of
 from mailmend.model.catalog.left_tables import LeftTable, left_tables
 from mailmend.model.catalog.mail import FAMILIES, MESSAGES
@@ -107,7 +109,13 @@ def _left_tables(
 def _check_tables(request: CheckRequest, caller: Caller) -> CommandResult:
     """Find drift in tables that a person declares: no table of James is asked for."""
     with open_cluster(request.connection) as opened:
-        return _find_in(request, caller, opened, _declared(request, opened))
+
+        def find() -> CommandResult:
+            return _find_in(request, caller, opened, _declared(request, opened))
+
+        if request.projection is None and is_james(request.projections):
+            return check_james(request, caller, opened, find)
+        return find()
 
 
 def _declared(request: CheckRequest, opened: OpenCluster) -> BoundTables:
@@ -270,6 +278,12 @@ CHECK: Final = Command(
     them. In double quotes each of the four words above is the name of
     a table: `'"messages"'`.
 
+    With --projections james, both sides of delegations (user) and active scripts (sieve_active) are
+    compared too. Quotas (quotaCurrentValue, or currentQuota before James 3.9) and attachments
+    (attachmentV2) are compared where their table is named: that reads every message. No repair
+    mends what differs there. Each mismatch is named with the request to James that does, where
+    there is one (`mismatches` in the JSON, exit code 1).
+
     The generators of uids and modseqs (messageCounter, modseq) are compared with the messages: one that is behind
     is named with the statement that raises it (`generators` in the JSON, exit code 1).
 
@@ -302,6 +316,8 @@ CHECK: Final = Command(
         mailmend check blobs --missing missing.jsonl       what nothing refers to, and what is not there
         mailmend check users users_by_email -k shop        a table, and a table that follows from it
         mailmend check --projections shop.toml -k shop     every pair of tables of the file
+        mailmend check --projections james                 James's other tables
+        mailmend check quotaCurrentValue --projections james
         mailmend check --report drift.html --findings drift.jsonl
         mailmend check --no-recheck --json | jq .findings  raw suspects, at once""",
     exits="0 no drift (leaks are reported and do not count), 1 confirmed drift, 2 wrong use, 3 some suspects could not "

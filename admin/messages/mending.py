@@ -30,6 +30,7 @@ from mailmend.repair.clock import read_clocks
 from mailmend.repair.decisions.engines import estimated_rows
 from mailmend.repair.mending.engine import RUNS_APART_MICROS, RepairResult, RepairSettings
 from mailmend.repair.scanners.gone_mailboxes import GoneMailbox
+from mailmend.repair.scanners.mismatches import Mismatch
 from mailmend.repair.staging.folder import StagingFolder
 
 if TYPE_CHECKING:
@@ -106,6 +107,7 @@ class CommandResult(MendingResult):
         left_tables: the denormalised tables of the keyspace that a check of mail did not look at.
         gone_mailboxes: mailboxes that are no more, of which rows are left; None where no command
             looked for them.
+        mismatches: rows of James that contradict each other; None where no command looked for them.
     """
 
     options: str = ""
@@ -116,6 +118,7 @@ class CommandResult(MendingResult):
     scope: RunScope = MAIL
     left_tables: tuple[LeftTable, ...] = ()
     gone_mailboxes: tuple[GoneMailbox, ...] | None = None
+    mismatches: tuple[Mismatch, ...] | None = None
 
 
 def unseen(

@@ -16,6 +16,8 @@ from mailmend.repair.mending.engine import RepairResult
 
 BEHIND_PAGE: Final = "table-was-restored"
 """The page for generators that are behind the messages."""
+NO_DRIFT: Final = "No drift."
+"""The last line of a check that found nothing."""
 
 
 def next_lines(
@@ -74,7 +76,7 @@ def _after_check(summary: RepairResult, keyspace: str, asked: str, scope: RunSco
     lines += about_queues(found, keyspace, again=True)
     drift = any(number for verdict, number in found.items() if verdict not in HARMLESS)
     if not lines and not drift and not summary.failed and not summary.untried:
-        return ["No drift."]
+        return [NO_DRIFT]
     return lines
 
 

@@ -20,7 +20,8 @@ from mailmend.admin.frame.verdict_texts import EACH_VERDICT, STYLES, kinds, mean
 from mailmend.admin.messages.affected_document import findings_parts, mailboxes_part
 from mailmend.admin.messages.gone_document import gone_mailboxes_json, gone_mailboxes_lines
 from mailmend.admin.messages.mending import CheckedTopics, CommandResult
-from mailmend.admin.messages.next_steps import after_a_plan, found_in, next_lines
+from mailmend.admin.messages.mismatch_document import mismatches_json, mismatches_lines
+from mailmend.admin.messages.next_steps import NO_DRIFT, after_a_plan, found_in, next_lines
 from mailmend.admin.messages.runs import trend_parts
 from mailmend.model.errors import ExitCode
 from mailmend.model.projections.verdicts import Verdict, Why
@@ -140,6 +141,7 @@ def document_of(result: CommandResult) -> Document:
             **queues_json(result),
             **left_tables_json(result),
             **gone_mailboxes_json(result.gone_mailboxes),
+            **mismatches_json(result.mismatches),
         },
         body=tuple(_body(result)),
         exit=ExitCode(summary.exit),
@@ -203,6 +205,7 @@ def _body(result: CommandResult) -> Iterator[Part]:
     yield from example_lines(result.examples)
     yield from _left_tables_lines(result)
     yield from gone_mailboxes_lines(result.gone_mailboxes)
+    yield from mismatches_lines(result.mismatches)
     yield from _closing(result)
 
 
@@ -223,6 +226,7 @@ def _report(result: CommandResult) -> Iterator[Part]:
     yield from trend_parts(affected.runs)
     yield from _left_tables_grids(result)
     yield from gone_mailboxes_lines(result.gone_mailboxes)
+    yield from mismatches_lines(result.mismatches)
     yield _details(summary)
 
 
@@ -320,7 +324,10 @@ def _closing(result: CommandResult) -> list[str]:
     summary = result.summary
     plan = result.plan
     if plan is None or result.queues is None:
-        return closing_lines(summary, result.options, plan, result.scope)
+        lines = closing_lines(summary, result.options, plan, result.scope)
+        if result.mismatches:
+            return [line for line in lines if line != NO_DRIFT]
+        return lines
     keyspace = f" {keyspace_option(summary.keyspace)}"
     file = shlex.quote(str(plan))
     again = f"{keyspace} {result.options}".rstrip()

@@ -52,6 +52,11 @@ from mailmend.repair.unseen import Unseen, unseen_by
 FILE_ARGUMENT: Final = click.Argument(["file"], type=FILE, metavar="FILE")
 
 
+def is_james(declared: Path | Declaration | None) -> bool:
+    """Whether it names the declaration of James's own tables, and no file of that name."""
+    return isinstance(declared, Path) and str(declared) == JAMES and not declared.exists()
+
+
 def declared_in(file: Path) -> DeclarationFile:
     """What a file of projections declares, and where; `james` is the file of James's own tables.
 
@@ -59,7 +64,7 @@ def declared_in(file: Path) -> DeclarationFile:
         WrongUse: it cannot be read.
         BadDeclaration: it is not a file of projections.
     """
-    if str(file) == JAMES and not file.exists():
+    if is_james(file):
         return read_file(JAMES_TEXT, JAMES)
     try:
         with file.open(encoding="utf-8") as stream:

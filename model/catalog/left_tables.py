@@ -8,6 +8,12 @@ from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from mailmend.model.catalog.compared_tables import (
+    CURRENT_QUOTA,
+    QUOTA_VALUE,
+    SIEVE_ACTIVE,
+    USER,
+)
 from mailmend.model.catalog.james_projections import JAMES
 from mailmend.model.catalog.james_tables import (
     ACL,
@@ -31,6 +37,7 @@ from mailmend.model.catalog.mail_queue import (
     ENQUEUED_MAILS,
 )
 from mailmend.model.names import name_of
+from mailmend.model.table import Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +85,13 @@ class LeftTable:
         return "mailmend has no rule for it, and James has no task for it."
 
 
+QUOTAS_ROUTE: Final = "POST /quota/users?task=RecomputeCurrentQuotas"
+"""The request that counts the quotas of all users anew."""
+
 _ROUTES: Final = {
     "populateEmailQueryView": "POST /mailboxes?task=populateEmailQueryView",
     "recomputeFastViewProjectionItems": "POST /mailboxes?task=recomputeFastViewProjectionItems",
-    "RecomputeCurrentQuotas": "POST /quota/users?task=RecomputeCurrentQuotas",
+    "RecomputeCurrentQuotas": QUOTAS_ROUTE,
     "fixPop3Inconsistencies": "POST /mailboxes?task=fixPop3Inconsistencies",
     "populateFilteringProjection": "POST /mailboxes?task=populateFilteringProjection",
 }
@@ -95,6 +105,23 @@ _TRUTH: Final = IMAP_UID.spelling
 _MARKS: Final = f"{ENQUEUED_MAILS.spelling}, {DELETED_MAILS.spelling}"
 _GONE: Final = "`mailmend repair mailboxes --dry-run` names its rows of mailboxes that are no more."
 _SUBSCRIBED: Final = "A user may be subscribed to a mailbox that does not exist (RFC 3501)."
+_HEADERS: Final = f"{_TRUTH}, headers of messages"
+_SHARED_ROWS: Final = (
+    "A missing row is no fault: James removes it with any message that names the same mail. "
+    "No table has the headers that its hashes are of."
+)
+_NO_OLDER_ROWS: Final = (
+    "A missing row is no fault: messages from before James 3.9 have none. "
+    "No table has the headers that its hashes are of."
+)
+_SPACE_IS_KEPT: Final = "James never takes off the size of a deleted script: a sound James differs."
+_FOR_DELETIONS: Final = "James reads it only where it removes rows of threadTable."
+
+
+def _compared(table: Table) -> str:
+    """What follows `mailmend check` for a table that is compared where it is named."""
+    return f"{table.spelling} {_DECLARED}"
+
 
 LEFT_TABLES: Final = (
     LeftTable(MAILBOX.spelling, _PATHS, check="all"),
@@ -102,11 +129,16 @@ LEFT_TABLES: Final = (
     LeftTable(USER_MAILBOX_ACL.spelling, ACL.spelling, check=_DECLARED),
     LeftTable(ANNOTATION.spelling, f"{_PATHS}: mailboxes that exist", reason=_GONE),
     LeftTable(SUBSCRIPTION.spelling, f"{_PATHS}: mailboxes that exist", reason=_SUBSCRIBED),
-    LeftTable(THREAD.spelling, f"{_TRUTH}, headers of messages", of_mail=True),
-    LeftTable(THREAD_LOOKUP.spelling, THREAD.spelling, of_mail=True),
-    LeftTable("threadTable", f"{_TRUTH}, headers of messages", of_mail=True),
-    LeftTable("threadLookupTable", "threadTable", of_mail=True),
-    LeftTable(ATTACHMENT.spelling, f"{MESSAGE_V3.spelling}.attachments", of_mail=True),
+    LeftTable(THREAD.spelling, _HEADERS, of_mail=True, reason=_SHARED_ROWS),
+    LeftTable(THREAD_LOOKUP.spelling, _HEADERS, of_mail=True, reason=_NO_OLDER_ROWS),
+    LeftTable("threadTable", _HEADERS, of_mail=True, reason=_SHARED_ROWS),
+    LeftTable("threadLookupTable", "threadTable", of_mail=True, reason=_FOR_DELETIONS),
+    LeftTable(
+        ATTACHMENT.spelling,
+        f"{MESSAGE_V3.spelling}.attachments",
+        check=_compared(ATTACHMENT),
+        of_mail=True,
+    ),
     LeftTable(EMAIL_QUERY_VIEW.spelling, _TRUTH, "populateEmailQueryView", of_mail=True),
     LeftTable("email_query_view_sent_at", _TRUTH, "populateEmailQueryView", of_mail=True),
     LeftTable("email_query_view_date_lookup", _TRUTH, "populateEmailQueryView", of_mail=True),
@@ -117,19 +149,30 @@ LEFT_TABLES: Final = (
         of_mail=True,
     ),
     LeftTable(
-        "quotaCurrentValue",
+        QUOTA_VALUE.spelling,
         f"{_TRUTH}, uploadsV2, sieve",
         "RecomputeCurrentQuotas",
+        check=_compared(QUOTA_VALUE),
         of_mail=True,
     ),
-    LeftTable("currentQuota", _TRUTH, "RecomputeCurrentQuotas", of_mail=True),
+    LeftTable(
+        CURRENT_QUOTA.spelling,
+        _TRUTH,
+        "RecomputeCurrentQuotas",
+        check=_compared(CURRENT_QUOTA),
+        of_mail=True,
+    ),
     LeftTable("pop3metadata", _TRUTH, "fixPop3Inconsistencies", of_mail=True),
     LeftTable("mappings_sources", "rrt", check=_DECLARED),
     LeftTable("filters_projection", EVENT_STORE.spelling, "populateFilteringProjection"),
     LeftTable("taskExecutionDetailsProjection", EVENT_STORE.spelling),
-    LeftTable("sieve_active", "names of scripts in sieve"),
-    LeftTable("sieve_space", "sieve"),
-    LeftTable("user", "its own delegated_users and authorized_users, which are two sides of one"),
+    LeftTable(SIEVE_ACTIVE.spelling, "names of scripts in sieve", check=_DECLARED),
+    LeftTable("sieve_space", "sieve", reason=_SPACE_IS_KEPT),
+    LeftTable(
+        USER.spelling,
+        "its own delegated_users and authorized_users, which are two sides of one",
+        check=_DECLARED,
+    ),
     LeftTable("group_table", "event_dead_letters"),
     LeftTable("mailRepositoryKeys", "mailRepositoryContentV2", check=_DECLARED),
     LeftTable("storageInformation", "the bucket of the deleted messages vault"),

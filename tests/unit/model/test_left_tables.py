@@ -63,7 +63,7 @@ def test_a_table_is_left_for_one_of_three_reasons(left: LeftTable, why: str) -> 
 
 
 LISTED = re.findall(
-    r"^\| `(\w+)` \| (.+) \| (?:`mailmend check (.+)`|James's task (.+)|neither) \|$", PAGE, re.MULTILINE
+    r"^\| `(\w+)` \| (.+) \| (?:`mailmend check (.+?)`)?(?:; )?(?:James's task (\w+)|neither)? \|$", PAGE, re.MULTILINE
 )
 
 

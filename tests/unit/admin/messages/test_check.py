@@ -143,7 +143,7 @@ class TestCheck:
         ended = mailmend("check", *QUICK, "--json")
 
         words = {left["check"] for left in ended.json["left_tables"]}
-        assert words == {"", "--projections james", "blobs"}
+        assert words == {"", "--projections james", "attachmentV2 --projections james", "blobs"}
 
     @pytest.mark.parametrize("near", [False, True], ids=["a scan", "one mailbox"])
     def test_a_mailbox_that_lost_its_generators_is_named(
