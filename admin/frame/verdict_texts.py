@@ -82,6 +82,13 @@ _ROWS_MENDED_WITH: Final[Mapping[Verdict, str]] = dict.fromkeys(
 )
 """The same where rows are not mail."""
 
+_TABLES_MENDED_WITH: Final[Mapping[Verdict, str]] = {
+    **_ROWS_MENDED_WITH,
+    Verdict.LOST_CONTENT: _MENDED_WITH[Verdict.LOST_CONTENT],
+    Verdict.LEAK: _MENDED_WITH[Verdict.LEAK],
+}
+"""The same where rows are in declared tables."""
+
 
 def kinds(findings: Mapping[str, Mapping[Verdict, int]]) -> Iterator[tuple[str, Verdict, int]]:
     """Projection, verdict and number of each kind of findings, in one order everywhere."""
@@ -165,7 +172,7 @@ def next_command(
         return f"mailmend repair lags{on} --dry-run"
     mended_with = _MENDED_WITH
     if not scope.is_mail:
-        mended_with = _ROWS_MENDED_WITH
+        mended_with = _TABLES_MENDED_WITH
     if verdict not in mended_with or not scope.repair:
         return ""
     return f"mailmend {scope.repair}{asked}{mended_with[verdict]} --dry-run"

@@ -8,6 +8,7 @@ from typing import Final
 
 from mailmend.admin.frame.run_scopes import MAIL, MAILBOXES, RunScope
 from mailmend.admin.frame.values import NOTHING_WRITTEN
+from mailmend.admin.frame.verdict_texts import EACH_VERDICT
 from mailmend.model.catalog.mail import MAILBOX_RECENTS
 from mailmend.model.projections.verdicts import HARMLESS, MENDABLE, QUEUE_VERDICTS, Verdict, Why
 from mailmend.model.texts import keyspace_option
@@ -48,10 +49,16 @@ def next_lines(
         lines += _after_messages(summary, f"mailmend {scope.repair}{asked}", keyspace, plan, scope)
     lines += _unwritten_recents(summary)
     if summary.left.get(Verdict.LOST_CONTENT) or found_in(summary)[Verdict.LOST_CONTENT]:
-        lines.append("Content is lost: mailmend runbook show content-is-lost")
+        lines.append(f"Content is lost: mailmend runbook show {_page_of_lost_content(scope)}")
     if summary.run and summary.fixed:
         lines.append(f"To put it back: mailmend undo {summary.run}{keyspace}")
     return lines
+
+
+def _page_of_lost_content(scope: RunScope) -> str:
+    if scope.is_mail:
+        return "content-is-lost"
+    return EACH_VERDICT
 
 
 def _unwritten_recents(summary: RepairResult) -> list[str]:

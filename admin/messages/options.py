@@ -14,7 +14,16 @@ import click
 from mailmend.admin.frame.command import JSON, Shared, Values
 from mailmend.admin.frame.completion import completed_runs
 from mailmend.admin.frame.extras import imported
-from mailmend.admin.frame.kinds import DELAY, KEEP, RUN, SPARK_SETTING, Duration, duration_text
+from mailmend.admin.frame.kinds import (
+    DELAY,
+    KEEP,
+    RUN,
+    SPARK_SETTING,
+    VERDICT_NAMES,
+    VERDICTS,
+    Duration,
+    duration_text,
+)
 from mailmend.admin.frame.options import (
     ANONYMOUS,
     FILE,
@@ -142,6 +151,25 @@ LOOKING_TWICE: Final = flag("--dry-run", "Write nothing: look twice, and say wha
 BEAT_AHEAD: Final = flag(
     "--beat-ahead",
     "Overwrite cells whose timestamps lie in the future, at once; a late writer loses.",
+)
+ONLY: Final = option(
+    "--only",
+    f"Only these: verdicts, separated by commas: {VERDICT_NAMES} (the last two with --orphans and --leaks).",
+    type=VERDICTS,
+    multiple=True,
+    metavar="VERDICT",
+)
+ORPHANS: Final = option(
+    "--orphans",
+    "What becomes of rows of truth whose content is lost; quarantine removes them, never younger than a day.",
+    type=click.Choice(["report", "quarantine"]),
+    default="report",
+)
+LEAKS: Final = option(
+    "--leaks",
+    "What becomes of content that no row of truth names; collect removes it, never younger than a day.",
+    type=click.Choice(["report", "collect"]),
+    default="report",
 )
 COUNTERS_AT_ONCE: Final = flag("--no-writers", "Declare that no process writes: counters are looked at twice at once.")
 RUN_ARGUMENT: Final = click.Argument(["run"], type=RUN, shell_complete=completed_runs)

@@ -14,7 +14,6 @@ from mailmend.admin.frame.caller import Caller, ask_to_restore
 from mailmend.admin.frame.cluster import OpenCluster, chosen_engine, lag_tools, open_cluster, owner_name, repair_tools
 from mailmend.admin.frame.command import Command, CommandGroup, Late
 from mailmend.admin.frame.examples import Examples
-from mailmend.admin.frame.kinds import VERDICT_NAMES, VERDICTS
 from mailmend.admin.frame.options import (
     CONNECTION,
     MAX_FIXES,
@@ -40,8 +39,11 @@ from mailmend.admin.messages.mending import CommandResult, ended, given, staged,
 from mailmend.admin.messages.named_rows import named_rows
 from mailmend.admin.messages.options import (
     BEAT_AHEAD,
+    LEAKS,
     LOOKING_TWICE,
     MEASURED,
+    ONLY,
+    ORPHANS,
     PLAN,
     PROJECTIONS_FILE,
     REPAIR_EXITS,
@@ -365,32 +367,16 @@ REPAIR_MESSAGES: Final = Command(
         *TIMING,
         LOOKING_TWICE,
         PLAN,
-        option(
-            "--only",
-            f"Only these: verdicts, separated by commas: {VERDICT_NAMES} (the last two with --orphans and --leaks).",
-            type=VERDICTS,
-            multiple=True,
-            metavar="VERDICT",
-        ),
+        ONLY,
         MAX_FIXES,
-        option(
-            "--orphans",
-            "What becomes of rows of truth whose content is lost; quarantine removes them, never younger than a day.",
-            type=click.Choice(["report", "quarantine"]),
-            default="report",
-        ),
+        ORPHANS,
         option(
             "--dangling",
             "What becomes of denormalised rows without truth; restore may bring back what was deleted, and asks.",
             type=click.Choice(["withdraw", "restore", "report"]),
             default="withdraw",
         ),
-        option(
-            "--leaks",
-            "What becomes of content that no row of truth names; collect removes it, never younger than a day.",
-            type=click.Choice(["report", "collect"]),
-            default="report",
-        ),
+        LEAKS,
         BEAT_AHEAD,
         flag("--yes", "Do not ask: do as --dangling restore says; --max-fixes still stops."),
         *WRITING,

@@ -5,12 +5,14 @@ from typing import Final
 import click
 
 from mailmend.admin.frame.command import Command
-from mailmend.admin.frame.kinds import VERDICTS
 from mailmend.admin.frame.options import CONNECTION, MAX_FIXES, STAGING, flag, option
 from mailmend.admin.messages.options import (
     BEAT_AHEAD,
+    LEAKS,
     LOOKING_TWICE,
     MEASURED_TABLES,
+    ONLY,
+    ORPHANS,
     PLAN,
     PROJECTIONS_NEEDED,
     REPAIR_EXITS,
@@ -26,6 +28,12 @@ REPAIR_TABLES: Final = Command(
     table once, waits, looks at every suspect again, keeps what it overwrites (see `mailmend
     undo`), and writes with a timestamp from before its scan, so that changes in the meantime win.
     Only the tables that follow are written. A fix expires with its row of truth.
+
+    Contents are only reported, unless an option asks for more. With --leaks collect, content that
+    no row of truth names is removed. With --orphans quarantine, rows of truth without content are
+    removed, each by a conditional delete of exactly what was seen, with the rows that follow from
+    it. Both kinds of rows stay for a day after their last write; a row whose age cannot be told
+    stays, and is counted with this reason.
 
     NAME is one projection of the file, or a source of truth with all that follows from it. The
     ledger keeps the declaration with the run: undo goes by that copy, whatever becomes of the
@@ -47,20 +55,16 @@ REPAIR_TABLES: Final = Command(
         *TIMING,
         LOOKING_TWICE,
         PLAN,
-        option(
-            "--only",
-            "Only these: verdicts, separated by commas, for example PROJECT,AMEND.",
-            type=VERDICTS,
-            multiple=True,
-            metavar="VERDICT",
-        ),
+        ONLY,
         MAX_FIXES,
+        ORPHANS,
         option(
             "--dangling",
             "What becomes of denormalised rows without truth.",
             type=click.Choice(["withdraw", "report"]),
             default="withdraw",
         ),
+        LEAKS,
         flag(
             "--touch-base",
             "Mend rows of materialised views: write their rows of the base once more as they are, "
@@ -88,6 +92,8 @@ REPAIR_TABLES: Final = Command(
         mailmend repair --projections shop.toml -k shop --plan plan.jsonl    then mailmend apply
         mailmend repair --projections shop.toml -k shop --key users_by_email:email=ann@example.org
         mailmend repair users_by_phone --projections shop.toml -k shop --touch-base   a view
+        mailmend repair profiles --projections shop.toml -k shop --leaks collect    contents
+        mailmend repair --projections shop.toml -k shop --orphans quarantine    rows without content
         mailmend undo RUN -k shop                                            put it back""",
     exits=REPAIR_EXITS,
 )

@@ -98,8 +98,27 @@ A `filter` is a table of keys. A copy of some rows, with their cells, is a mirro
 when = { state = "open" }
 ```
 
-Filters and groups may stand next to a mirror, or alone. A content needs a mirror, which reports the
-rows of the truth that lack it.
+Filters and groups may stand next to a mirror, or alone.
+
+## Contents
+
+A `content` is a table with a row for each partition of the truth: its key is the truth's partition
+key. It needs a mirror, which reports the rows of the truth that lack it (LOST_CONTENT). A row of
+it that no row of the truth names is a LEAK. A repair reports both. An option asks for more:
+
+| option | what it removes |
+|---|---|
+| `--leaks collect` | content that no row of the truth names |
+| `--orphans quarantine` | rows of the truth without content, and the rows that follow from them |
+
+A row of the truth goes while every cell is as it was seen. The rows of mirrors, `explode` and
+filters that follow from it alone go with it; groups are counted anew by the next run. Both options
+keep before-images for an undo, and leave a row that was made or written within the last day.
+The age of a row is told by the timeuuids of its key and by the write times of its cells: the latest
+of them counts. A row without a timeuuid is left with the reason where a cell shows no write time:
+a row of keys alone, and before Cassandra 5 a row with a collection that is not frozen. Content that
+another table names too is no LEAK for that table: declare a content only where one truth names it.
+`--torn` is for messages: a declaration does not say which columns every insert writes.
 
 ## Computed columns
 

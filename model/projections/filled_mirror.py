@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mailmend.model.operations import ChangeIf, Conditional, Seen, cells_of
+from mailmend.model.operations import ChangeIf, Conditional, RemoveIf, Seen, cells_of
+from mailmend.model.projections.ages import is_old, why_kept
 from mailmend.model.projections.findings import (
     Finding,
     MovedVerdict,
@@ -21,7 +22,7 @@ from mailmend.model.projections.findings import (
 )
 from mailmend.model.projections.look import Look
 from mailmend.model.projections.projection import Mirror
-from mailmend.model.projections.verdicts import Reason, Verdict, older_than_a_day, why_kept
+from mailmend.model.projections.verdicts import Reason, Verdict, born_at
 from mailmend.model.table import Row
 from mailmend.model.values import same_value
 
@@ -49,13 +50,25 @@ class FilledMirror(Mirror):
     def old_enough(self, look: Look, verdict: Verdict, now: int) -> bool:
         """Whether the writer of a torn row cannot be at work any more."""
         if verdict is Verdict.TORN:
-            return older_than_a_day(self._births(look.truths), now)
+            return is_old(self.since(look.truths), now)
         return Mirror.old_enough(self, look, verdict, now)
 
     def why_left(self, finding: Finding, policy: RepairPolicy, now: int) -> Reason:
-        if finding.verdict is Verdict.TORN and policy.fill_torn:
-            return why_kept(self._births(finding.truths) or finding.suspect.truth_parts, None, now)
+        is_removed = finding.verdict is Verdict.LOST_CONTENT and policy.orphans == "quarantine"
+        if is_removed or (finding.verdict is Verdict.TORN and policy.fill_torn):
+            return why_kept(self.since(finding.truths) or born_at(finding.suspect.truth_parts), now)
         return Mirror.why_left(self, finding, policy, now)
+
+    def since(self, truths: Sequence[Seen]) -> int | None:
+        """When the contents of truth rows were made, which James gives their ids with."""
+        births: list[Any] = []
+        for seen in truths:
+            births.extend(self.truth.partition_of(seen.row))
+        return born_at(tuple(births))
+
+    def removal(self, truth: Row) -> RemoveIf:
+        """The removal of a truth row while it is unchanged: its modseq tells of its sets."""
+        return exactly(self.truth, truth)
 
     def fix(self, finding: Finding, look: Look, policy: RepairPolicy, at: int) -> Finding | None:
         if finding.verdict is Verdict.TORN:

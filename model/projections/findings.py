@@ -294,6 +294,14 @@ def exactly(table: Table, row: Row) -> RemoveIf:
     return RemoveIf(table, table.key_of(row), expected)
 
 
+def exactly_whole(table: Table, row: Row) -> RemoveIf:
+    """Remove a row only while every cell of it is as it was seen."""
+    expected = {column.name: row.get(column.name) for column in table.regular}
+    for name in table.collections:
+        expected[name] = row.get(name) or None
+    return RemoveIf(table, table.key_of(row), expected)
+
+
 def set_changes(table: Table, old: Row, new: Row) -> tuple[dict[str, frozenset[Any]], dict[str, frozenset[Any]]]:
     """All elements of the new row's sets, and those that only the old row has."""
     add = {}

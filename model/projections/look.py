@@ -30,7 +30,7 @@ class Look:
         uncertain: for counters: truth rows without content or torn, which may be counted or not.
         last_trace: the content exists and the message has no truth row: only the projection may still lead to it.
         blind: the scan saw a truth that no known key leads to: its verdict is kept.
-        companions: filter rows at the same place, read when the truth row itself may be removed.
+        companions: other rows that follow from the truth row alone, read when it may be removed.
     """
 
     suspect: Suspect

@@ -13,14 +13,25 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
-from mailmend.model.operations import Change, Conditional, Put, Read, Remove, Seen, Write, cells_of
+from mailmend.model.operations import (
+    Change,
+    Conditional,
+    Put,
+    Read,
+    Remove,
+    RemoveIf,
+    Seen,
+    Write,
+    cells_of,
+)
+from mailmend.model.projections.ages import is_old, last_sign, why_kept
 from mailmend.model.projections.findings import (
     Finding,
     MovedVerdict,
     RepairPolicy,
     Suspect,
     all_the_same,
-    exactly,
+    exactly_whole,
     row_back,
     row_if_absent,
     row_writes,
@@ -34,8 +45,6 @@ from mailmend.model.projections.verdicts import (
     Reason,
     Verdict,
     Why,
-    older_than_a_day,
-    why_kept,
 )
 from mailmend.model.table import Column, Key, Row, Table, cells_agree, rows_agree
 from mailmend.model.transforms import JoinedColumns
@@ -398,8 +407,8 @@ class Mirror(Projection):
         return Projection.asks_for(self, verdict, policy)
 
     def old_enough(self, look: Look, verdict: Verdict, now: int) -> bool:
-        """Whether a truth row may be quarantined: its UUIDs are more than a day old."""
-        return verdict is not Verdict.LOST_CONTENT or older_than_a_day(self._births(look.truths), now)
+        """Whether a truth row may be quarantined: it is more than a day old."""
+        return verdict is not Verdict.LOST_CONTENT or is_old(self.since(look.truths), now)
 
     def why_left(self, finding: Finding, policy: RepairPolicy, now: int) -> Reason:  # noqa: PLR0911 - one for each
         match finding.verdict:
@@ -410,7 +419,7 @@ class Mirror(Projection):
             case Verdict.LOST_CONTENT if policy.orphans == "report":
                 return Reason(Why.NEEDS_ORPHANS)
             case Verdict.LOST_CONTENT:
-                return why_kept(self._births(finding.truths) or finding.suspect.truth_parts, None, now)
+                return why_kept(self.since(finding.truths), now, Why.KEYS_ALONE)
             case kept if why := dict(self.kept).get(kept):
                 return Reason(why)
             case Verdict.WITHDRAW if policy.dangling == "report" and Verdict.WITHDRAW in policy.only:
@@ -418,12 +427,17 @@ class Mirror(Projection):
             case _:
                 return Projection.why_left(self, finding, policy, now)
 
-    def _births(self, truths: Sequence[Seen]) -> Key:
-        """The partition keys of truth rows, whose time-based UUIDs tell when they were made."""
-        births: list[Any] = []
-        for seen in truths:
-            births.extend(self.truth.partition_of(seen.row))
-        return tuple(births)
+    def since(self, truths: Sequence[Seen]) -> int | None:
+        """When truth rows were made or written last, in microseconds; None: unknown."""
+        signs = [last_sign(self.truth, self.truth.key_of(seen.row), seen) for seen in truths]
+        known = [sign for sign in signs if sign is not None]
+        if len(known) < len(signs):
+            return None
+        return max(known, default=None)
+
+    def removal(self, truth: Row) -> RemoveIf:
+        """The removal of a truth row while it is unchanged."""
+        return exactly_whole(self.truth, truth)
 
     def fix(self, finding: Finding, look: Look, policy: RepairPolicy, at: int) -> Finding | None:
         """The finding with the writes that mend it. Rows are overwritten whole, null columns too."""
@@ -467,7 +481,7 @@ class Mirror(Projection):
 
     def _quarantine(self, finding: Finding, look: Look, at: int) -> Finding | None:
         truth = look.truths[0].row
-        condition = exactly(self.truth, truth)
+        condition = self.removal(truth)
         if all(cell is None for cell in condition.expected.values()):
             return None
         restored = self.restored(cells_of(look.projected))
@@ -475,17 +489,17 @@ class Mirror(Projection):
         if self.truth.key_of(restored) == self.truth.key_of(truth):
             writes.append(Remove(self.table, look.key, at=at))
         beside = []
-        for filtered, seen in look.companions:
-            key = filtered.table.key_of(seen.row)
-            writes.append(Remove(filtered.table, key, at=at))
-            suspect = replace(look.suspect, projection=filtered.name, key=key)
-            lasting = filtered.lasting_with(seen, look.truths[0])
+        for other, seen in look.companions:
+            key = other.table.key_of(seen.row)
+            writes.append(Remove(other.table, key, at=at))
+            suspect = replace(look.suspect, projection=other.name, key=key)
+            lasting = other.lasting_with(seen, look.truths[0])
             beside.append(replace(finding, suspect=suspect, projected=lasting))
         return replace(finding, writes=tuple(writes), condition=condition, beside=tuple(beside))
 
     def truth_back(self, image: Finding, look: Look, origin: Finding | None) -> Conditional | MovedVerdict | None:
         """None where the truth is as recorded; a conditional write where the run itself changed it; else MOVED."""
-        if all_the_same(image.truths, look.truths):
+        if all_the_same(image.truths, look.truths) or self._went_with_truth(image, look):
             return None
         if image.verdict is not Verdict.LOST_CONTENT and not image.last_trace:
             return Verdict.MOVED
@@ -493,9 +507,13 @@ class Mirror(Projection):
             case (recorded,), ():
                 return row_if_absent(self.truth, recorded.row, recorded.expires_at)
             case (), (standing,) if self._is_runs_own(standing.row, image, origin):
-                return exactly(self.truth, standing.row)
+                return self.removal(standing.row)
             case _:
                 return Verdict.MOVED
+
+    def _went_with_truth(self, image: Finding, look: Look) -> bool:
+        """Whether a row was removed with a truth row, whose before-image is another family's."""
+        return image.verdict is Verdict.LOST_CONTENT and look.content is None
 
     def _is_runs_own(self, standing: Row, image: Finding, origin: Finding | None) -> bool:
         """Whether the run wrote this truth row: from the projection, or from its origin's image."""

@@ -252,6 +252,8 @@ class Why(Enum):
     NEEDS_ONLY = "left out by --only"
     NO_PATH = "only reported: no path is registered for this mailbox"
     YOUNGER_THAN_A_DAY = "younger than a day"
+    AGE_UNKNOWN = "its age cannot be told: no timeuuid in its key, no write time of every cell"
+    KEYS_ALONE = "a row of keys alone: no condition tells whether it is unchanged"
     NEEDS_SCAN = "a row of truth that nothing leads to may stand there: needs --scan"
     ROWS_DIFFER = "rows of its mailbox differ: counters are mended once they agree"
     NEEDS_TOUCH_BASE = "a row of a view: needs --touch-base"
@@ -405,12 +407,7 @@ def born_at(key: Key) -> int | None:
     return max(births, default=None)
 
 
-def why_kept(key: Key, touched: int | None, now: int) -> Reason:
-    """Why a row that may be removed stays: it is younger than a day, or lacks what its removal needs."""
-    instants = [instant for instant in (born_at(key), touched) if instant is not None]
-    since = max(instants, default=None)
-    if since is None:
-        return Reason(Why.YOUNGER_THAN_A_DAY)
-    if since < now - DAY_MICROS:
-        return Reason(Why.NO_WHOLE_ROW)
-    return Reason(Why.YOUNGER_THAN_A_DAY, again_at=since + DAY_MICROS)
+def younger_than_a_day(key: Key, now: int) -> bool:
+    """Whether a version-1 UUID in the key was made within the last day."""
+    born = born_at(key)
+    return born is not None and born >= now - DAY_MICROS

@@ -65,8 +65,8 @@ class RepairSettings:
     def __post_init__(self) -> None:
         if self.policy.leaks == "collect" and self.policy.dangling != "withdraw":
             raise UnsafeRequest(
-                f"--leaks collect together with --dangling {self.policy.dangling} could collect the content of a "
-                "message whose last trace is to be kept",
+                f"--leaks collect with --dangling {self.policy.dangling} could collect content "
+                "whose last trace is to be kept",
                 mend="First repair with --dangling alone; then run again with --leaks collect.",
             )
 

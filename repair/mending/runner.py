@@ -30,7 +30,14 @@ from mailmend.model.ports import Clock, NodeClocks, Progress, Silent, Tables
 from mailmend.model.projections.family import Family, projections_of
 from mailmend.model.projections.findings import Excess, Finding, RepairPolicy, Suspect, counts_of, merged
 from mailmend.model.projections.projection import Projection
-from mailmend.model.projections.verdicts import BY_POLICY, SETTLED, Reason, Verdict, Why, older_than_a_day
+from mailmend.model.projections.verdicts import (
+    BY_POLICY,
+    SETTLED,
+    Reason,
+    Verdict,
+    Why,
+    younger_than_a_day,
+)
 from mailmend.model.table import Key
 from mailmend.model.texts import keyspace_option
 from mailmend.model.waiting import wait_visibly
@@ -409,7 +416,9 @@ def _is_own(image: Finding, of: tuple[Family, Projection] | None) -> bool:
     if of is None:
         return False
     family, projection = of
-    return image.verdict is not Verdict.LOST_CONTENT or projection is family.mirror
+    if image.verdict is not Verdict.LOST_CONTENT:
+        return True
+    return projection is family.mirror and family.content is not None
 
 
 def _shown(
@@ -500,5 +509,7 @@ def _due(
 ) -> Iterator[Suspect]:
     for suspect in detection.suspects():
         wanted = projections[suspect.projection].asks_for(suspect.verdict, policy)
-        if wanted and (suspect.verdict not in BY_POLICY or older_than_a_day(suspect.truth_parts or suspect.key, now)):
+        dated = suspect.truth_parts or suspect.key
+        young = suspect.verdict in BY_POLICY and younger_than_a_day(dated, now)
+        if wanted and not young:
             yield suspect

@@ -17,12 +17,13 @@ from mailmend.model.operations import (
     Seen,
 )
 from mailmend.model.ports import Clock, Tables
-from mailmend.model.projections.family import Family, Union
+from mailmend.model.projections.family import Family, Filter, Union
 from mailmend.model.projections.findings import RepairPolicy, Suspect
 from mailmend.model.projections.look import Look
-from mailmend.model.projections.projection import Projection
+from mailmend.model.projections.projection import Mirror, Projection
 from mailmend.model.projections.valued import Valued
-from mailmend.model.table import Key
+from mailmend.model.projections.view_mirror import ViewMirror
+from mailmend.model.table import Key, Row
 
 Answers = list[Sequence[Seen]]
 _T = TypeVar("_T")
@@ -102,19 +103,30 @@ class SecondLook:
                 yield from (seen.asked_at(asked_at) for seen in answer)
 
     def with_companions(self, look: Look) -> Look | MailmendError:
-        """The look with the filter rows at the same place."""
+        """The look with the other rows that follow from its truth row alone, in every family."""
         truth = look.truths[0].row
-        family, _ = self._known[look.suspect.projection]
-        filters = [filtered for filtered in family.filters if filtered.is_demanded_by(truth)]
-        reads = [Read(projection.table, projection.key_of(truth), times=True) for projection in filters]
+        demanded = list(self._demanded_beside(look.projection, truth))
+        reads = [Read(projection.table, key, times=True) for projection, key in demanded]
         asked_at = self._clock.micros()
         companions = []
-        for projection, answer in zip(filters, self._mail.read_all(reads), strict=True):
+        for (projection, _), answer in zip(demanded, self._mail.read_all(reads), strict=True):
             if isinstance(answer, MailmendError):
                 return answer
-            if answer:
+            if answer and _leads_to(projection, answer[0].row, truth):
                 companions.append((projection, answer[0].asked_at(asked_at)))
         return replace(look, companions=tuple(companions))
+
+    def _demanded_beside(self, seen: Projection, truth: Row) -> Iterator[tuple[Projection, Key]]:
+        """The rows of filters and other mirrors that a truth row demands; views are a server's."""
+        for _, projection in self._known.values():
+            if projection is seen or projection.truth.name != seen.truth.name:
+                continue
+            if isinstance(projection, Filter) and projection.is_demanded_by(truth):
+                yield projection, projection.key_of(truth)
+            elif isinstance(projection, Mirror) and not isinstance(projection, ViewMirror):
+                for part in projection.unnested(truth):
+                    if projection.is_demanded_by(part):
+                        yield projection, projection.key_of(part)
 
     def with_members(self, look: Look, union: Union) -> Look | MailmendError:
         """The look at a union with the other truth rows that hold what it lacks: the last one to expire decides.
@@ -171,6 +183,14 @@ class SecondLook:
     def _with_truth(self, look: Look, answers: Answers) -> Look:
         rows = list(chain.from_iterable(answers))
         return look.projection.looked_at(look, rows, accept_torn=self._policy.accept_torn)
+
+
+def _leads_to(projection: Projection, row: Row, truth: Row) -> bool:
+    """Whether a row of a mirror names the truth row; a filter's row does by its key."""
+    if not isinstance(projection, Mirror):
+        return True
+    named = projection.restored(row)
+    return projection.truth.key_of(named) == projection.truth.key_of(truth)
 
 
 def answered(ask: Callable[[list[_T]], Iterable[_R]], groups: Sequence[Sequence[_T]]) -> list[list[_R]]:

@@ -36,7 +36,7 @@ def look(truth: Seen, named: Row | None, content: Row) -> Look:
     if named is not None:
         projected = Seen(named)
     contents = {(truth.row["messageid"],): content}
-    return Look(suspect(Verdict.TORN), MIRROR, None, MIRROR, projected, contents=contents, truths=(truth,))
+    return Look(suspect(Verdict.TORN), MIRROR, MESSAGES.content, MIRROR, projected, contents=contents, truths=(truth,))
 
 
 def fixed(there: Look) -> Finding | None:

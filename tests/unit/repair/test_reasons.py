@@ -68,7 +68,11 @@ def finding(verdict: Verdict, result: Verdict | None = None, *, at: int = 1, mes
         (finding(Verdict.LOST_CONTENT), {"orphans": "quarantine"}, MIRROR, Reason(Why.NO_WHOLE_ROW)),
         (finding(Verdict.LEAK), {}, CONTENT, Reason(Why.NEEDS_LEAKS)),
         (
-            replace(finding(Verdict.LEAK, at=NOW - DAY_MICROS), suspect=Suspect("messageV3", (OLD,), Verdict.LEAK)),
+            replace(
+                finding(Verdict.LEAK),
+                suspect=Suspect("messageV3", (OLD,), Verdict.LEAK),
+                projected=Seen({"messageid": OLD, "bodycontent": "1_body"}, {"bodycontent": NOW - DAY_MICROS}),
+            ),
             {"leaks": "collect"},
             CONTENT,
             Reason(Why.YOUNGER_THAN_A_DAY, None, NOW),
@@ -77,7 +81,7 @@ def finding(verdict: Verdict, result: Verdict | None = None, *, at: int = 1, mes
             replace(finding(Verdict.LEAK), suspect=Suspect("messageV3", ("no uuid",), Verdict.LEAK), truths=()),
             {"leaks": "collect"},
             CONTENT,
-            Reason(Why.YOUNGER_THAN_A_DAY),
+            Reason(Why.AGE_UNKNOWN),
         ),
         (finding(Verdict.WITHDRAW), {}, PATHS.mirror, Reason(Why.NO_PATH)),
         (finding(Verdict.AMEND), {"only": frozenset({Verdict.PROJECT})}, UNSEEN, Reason(Why.NEEDS_ONLY)),

@@ -252,7 +252,7 @@ class TestLeaks:
         """By its own key, as of T."""
         assert rule(SPILT, self.policy, START).writes == (Remove(MESSAGE_V3, SPILT.key, at=T),)
 
-    @pytest.mark.parametrize(("at", "collected"), [(START - DAY_MICROS, True), (START - DAY_MICROS + 1, False)])
+    @pytest.mark.parametrize(("at", "collected"), [(START - DAY_MICROS - 1, True), (START - DAY_MICROS, False)])
     def test_it_is_never_younger_than_a_day(self, at: int, collected: bool) -> None:
         """By the row's own time too."""
         written = replace(SPILT, projected=seen(content_row(TRUTH["messageid"]), at))

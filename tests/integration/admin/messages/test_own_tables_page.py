@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.cassandra]
 
 PAGE = (CHECKOUT / "docs" / "how-to" / "check-your-own-tables.md").read_text()
 COMMANDS = re.findall(r"^\$ mailmend ([^#\n]+)", PAGE, re.MULTILINE)
-CODES = (1, 1, 1, 0, 0, 0, 0, 0)
+CODES = (1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0)
 """What each command of the page ends with, in the page's order."""
 
 
@@ -68,4 +68,5 @@ def test_the_page_goes_as_it_says(cluster: CassandraCluster, shell: CommandLine,
 
     stale = {"old@example.org"}
     mended = {"ann@example.org"}
-    assert after == [stale, stale, stale, mended, mended, mended, mended, stale]
+    contents = [mended, mended, mended]
+    assert after == [stale, stale, stale, mended, mended, *contents, mended, mended, stale]

@@ -146,6 +146,23 @@ def test_what_destroys_is_named_in_the_jobs_own_command(
         assert mailmend("jobs", "list").code == 0
 
 
+@pytest.mark.parametrize("option", ["orphans = 'quarantine'", "leaks = 'collect'"])
+def test_what_removes_rows_of_declared_tables_is_named_in_the_jobs_own_command(
+    mailmend: CommandLine, declare: Declare, option: str
+) -> None:
+    command = "repair tables --projections /etc/mailmend/shop.toml"
+    job = '[jobs.bad]\ncommand = "{}"\nschedule = "0 1 * * *"\n[repair.tables]\n{}'
+    name, _, value = option.partition(" = ")
+    named = f"--{name} {value.strip(chr(39))}"
+    declare(job.format(command, option))
+
+    refused = mailmend("jobs", "list")
+
+    assert (refused.code, f"job 'bad': {named} is set in the settings" in refused.err) == (2, True), refused.err
+    declare(job.format(f"{command} {named}", option))
+    assert mailmend("jobs", "list").code == 0
+
+
 def test_a_job_that_is_not_declared_is_refused_with_those_that_are(mailmend: CommandLine, declare: Declare) -> None:
     assert "How to declare one: mailmend jobs --help" in mailmend("jobs", "show", "nightly").err
     declare(NIGHTLY)
