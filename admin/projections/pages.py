@@ -217,8 +217,9 @@ int, bigint, timestamp, date.
 A group's rows are read again before its value is mended. So its key has to be the partition key of
 the truth, or of one of its mirrors; a counter's key is the partition key of a mirror. A group with
 a row that was written after the scan began (less `--margin`) is left to the next run. A number is
-left while the mirror lacks one of its rows. Spark refuses such values by name: use `--engine
-local`.
+left while the mirror lacks one of its rows. An undo takes back a maximum or minimum while it is
+what the run wrote, also where the group has other rows by now; undo the later of two runs first.
+Spark refuses such values by name: use `--engine local`.
 
 Without a mirror the groups are partitions of the truth, and the key of a filter has the truth's
 whole key. With a mirror the key of a filter may have all columns of the mirror's key instead, and a

@@ -18,8 +18,9 @@ from mailmend.model.projections.findings import Finding, RepairPolicy
 from mailmend.model.projections.group import Group, Shortfall
 from mailmend.model.projections.look import Look
 from mailmend.model.projections.projection import Mirror
+from mailmend.model.projections.verdicts import Verdict
 from mailmend.model.table import Key, Row
-from mailmend.model.values import in_utc
+from mailmend.model.values import in_utc, same_value
 
 Rank = int
 """A number by which the values of a type are compared."""
@@ -285,6 +286,25 @@ class Bounds(Valued):
 
     def together(self, one: Any, other: Any) -> Any:
         return max(one, other)
+
+    def take_back(self, image: Finding, look: Look, at: int, origin: Finding | None) -> Finding:
+        """The finding that undoes a fix while the row has what the fix wrote.
+
+        A value that is farther than the truth demands is right, so no other row of the truth keeps
+        an undo from it.
+        """
+        recorded = replace(look, truths=image.truths)
+        finding = Valued.take_back(self, image, recorded, at, origin)
+        if finding.writes and not self._shows(image, look.projected):
+            return replace(finding, result=Verdict.MOVED, writes=())
+        return finding
+
+    def _shows(self, image: Finding, seen: Seen | None) -> bool:
+        """Whether a row has each value that a fix of this before-image wrote."""
+        wanted = cells_of(_first(image.truths))
+        written = self.differing(wanted, cells_of(image.projected))
+        there = cells_of(seen)
+        return all(same_value(there.get(name), wanted[name]) for name in written)
 
     def lacking(self, demands: Mapping[str, Any], held: tuple[Any, ...]) -> Shortfall | None:
         known = held or (None,) * len(self.bounds)

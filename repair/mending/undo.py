@@ -4,7 +4,8 @@ A run wrote as of T; its undo writes as of T + 1 us, a redo (the undo of an undo
 what was written after the scan began still wins, and what the run wrote always loses. A row returns
 to its before-image only where each visible cell is the run's own (or was there before), and the
 truth is as the run recorded it: then the row is unchanged since. Everything else has MOVED and
-stays. An undo is a run of its own, with before-images.
+stays. A max or min is taken back whatever became of the truth, also where the undo of a later run
+has put it back. An undo is a run of its own, with before-images.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,6 +23,7 @@ from mailmend.model.projections.family import Family
 from mailmend.model.projections.findings import Finding, RepairPolicy, Suspect, failed
 from mailmend.model.projections.look import Look
 from mailmend.model.projections.projection import Mirror
+from mailmend.model.projections.valued import Bounds
 from mailmend.model.projections.verdicts import Reason, Verdict, Why
 from mailmend.model.table import Table
 from mailmend.model.texts import keyspace_option
@@ -34,6 +36,7 @@ from mailmend.repair.mending.engine import RepairResult, Sink
 from mailmend.repair.mending.fixer import BATCH_SUSPECTS, Mending
 from mailmend.repair.mending.generators import raised_by
 from mailmend.repair.mending.limits import Breaker, batches_at_once, side_by_side
+from mailmend.repair.mending.restored import LaterUndos
 from mailmend.repair.mending.runner import lease_of_repair, recorded
 from mailmend.repair.mending.second_look import SecondLook
 
@@ -169,10 +172,14 @@ class _Undoing:
     breaker: Breaker = field(default_factory=Breaker)
     policy: RepairPolicy = field(init=False)
     looks: SecondLook = field(init=False)
+    later: LaterUndos = field(init=False)
 
     def __post_init__(self) -> None:
         self.policy = RepairPolicy(self.result.run, self.undone.as_of + 1, SKEW_SECONDS, serial=self.settings.serial)
         self.looks = SecondLook(self.tools.mail, self.settings.families, self.policy, self.tools.clock)
+        self.later = LaterUndos(self.tools.ledger, ())
+        if any(family.bounds for family in self.settings.families):
+            self.later = LaterUndos.after(self.tools.ledger, self.undone)
 
     def all(self) -> RepairResult:
         started = self.tools.clock.monotonic()
@@ -233,7 +240,11 @@ class _Undoing:
         if image.verdict is Verdict.LOST_CONTENT and self.undone.undoes is not None:
             origin = self.tools.ledger.finding(self.undone.undoes, image.suspect)
         left = still_alive(as_read_now(image, look), self.tools.clock.micros() // MICROS)
-        return look.projection.take_back(left, look, fixed_at(image, self.undone.as_of), origin)
+        at = fixed_at(image, self.undone.as_of)
+        finding = look.projection.take_back(left, look, at, origin)
+        if finding.result is Verdict.MOVED and isinstance(look.projection, Bounds):
+            return self.later.taken_back(left, look, at)
+        return finding
 
     def _explain(self, hidden: Sequence[Finding]) -> list[Verdict]:
         """Why a restored row does not show: MOVED where something newer was written, else HIDDEN."""

@@ -55,10 +55,12 @@ class Shop:
         assert result.failed == 0
         return result.run
 
-    def undo(self, run: RunId) -> None:
+    def undo(self, run: RunId) -> RunId:
         world = self.world
         tools = UndoTools(world.mail, world.ledger, world.clock, SilentProgress())
-        undo(UndoSettings(run, "shop", (self.family,)), tools, lambda _: None)
+        result = undo(UndoSettings(run, "shop", (self.family,)), tools, lambda _: None)
+        assert result.run is not None
+        return result.run
 
     def rows(self, table: Table, *keys: Key) -> list[Any]:
         """Rows with their stamps and the seconds that they have left."""

@@ -5,9 +5,10 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from mailmend.model.ids import RunId
 from mailmend.model.keyspace import Schema
 from mailmend.model.operations import Change, Put, Read, Remove, Seen
 from mailmend.model.projections.declaration_file import read_declaration
@@ -341,3 +342,94 @@ def test_a_look_that_finds_other_rows_than_the_scan_is_blind(scanned: Row, *, is
     looked = numbers.summed(look, [Seen({"user": "ann", "open": False}, {})])
 
     assert looked.blind is is_blind
+
+
+def extremes(groups: Groups) -> tuple[Row | None, Row | None]:
+    """The rows of the greatest and of the smallest values."""
+    return groups.cells(LAST, "ann"), groups.cells(FIRST, "ann")
+
+
+class Runs:
+    """Repairs and undos of one group, a minute apart."""
+
+    def __init__(self, groups: Groups) -> None:
+        self.groups = groups
+        self.states = [extremes(groups)]
+
+    def repaired(self) -> RunId:
+        self.groups.shop.world.clock.advance(60)
+        run = self.groups.shop.repair()
+        self.states.append(extremes(self.groups))
+        return run
+
+    def undone(self, run: RunId) -> RunId:
+        self.groups.shop.world.clock.advance(60)
+        return self.groups.shop.undo(run)
+
+
+@given(st.lists(st.integers(0, 23), min_size=1, max_size=4), st.booleans())
+@example(hours=[5, 2, 7], there=True)
+def test_runs_are_taken_back_one_after_the_other_and_made_again(hours: list[int], there: bool) -> None:
+    """The last one first; whatever each of them changed: a maximum, a minimum, both or neither."""
+    groups = Groups(MIRROR + LAST_TEXT + FIRST_TEXT)
+    if there:
+        groups.shop.put(LAST, {"user": "ann", "seen_at": at(1), "biggest": 1})
+        groups.shop.put(FIRST, {"user": "ann", "seen_at": at(20)})
+    story = Runs(groups)
+    made = []
+    for hour in hours:
+        groups.event(hour)
+        made.append(story.repaired())
+    undos = []
+    for number in reversed(range(len(made))):
+        undos.append(story.undone(made[number]))
+        assert extremes(groups) == story.states[number]
+    for number, undo in enumerate(reversed(undos), start=1):
+        story.undone(undo)
+        assert extremes(groups) == story.states[number]
+
+
+def test_a_maximum_that_a_program_raised_since_is_left_by_both_undos() -> None:
+    groups = Groups(MIRROR + LAST_TEXT)
+    story = Runs(groups)
+    groups.event(1)
+    first = story.repaired()
+    groups.event(2)
+    second = story.repaired()
+    groups.shop.world.clock.advance(60)
+    now = groups.shop.world.clock.micros()
+    raised = {"user": "ann", "seen_at": at(9), "biggest": 9}
+    groups.shop.world.put(LAST, raised, now)
+
+    story.undone(second)
+    story.undone(first)
+
+    assert groups.cells(LAST, "ann") == raised
+
+
+def test_a_value_of_the_same_number_that_a_program_wrote_is_not_taken_back() -> None:
+    """It is what the run wrote, and no undo has put it back."""
+    groups = Groups(MIRROR + LAST_TEXT)
+    story = Runs(groups)
+    groups.event(1)
+    first = story.repaired()
+    groups.shop.world.clock.advance(60)
+    same = {"user": "ann", "seen_at": at(1), "biggest": 1}
+    groups.shop.world.put(LAST, same, groups.shop.world.clock.micros())
+
+    story.undone(first)
+
+    assert groups.cells(LAST, "ann") == same
+
+
+def test_a_maximum_is_taken_back_although_its_group_has_other_rows_by_now() -> None:
+    """Another row of the truth does not stand against it: the value is the run's own."""
+    groups = Groups(MIRROR + LAST_TEXT)
+    story = Runs(groups)
+    groups.event(2)
+    run = story.repaired()
+    groups.event(1)
+
+    story.undone(run)
+
+    assert groups.cells(LAST, "ann") is None
