@@ -158,7 +158,9 @@ in the order of their UTF-8 bytes, as the server has them; a list keeps its orde
 the text between two elements; without it the elements follow each other directly. Null and a
 collection without elements give null, or the default. The joined text has the time of the
 collection's newest element, and lives as long as the element that expires last. Where elements
-expire at different times, the text is wrong from the first of them on, until a later check.
+expire at different times, the text is wrong from the first of them on (AMEND), until a repair.
+Where some elements expire and others stay, a server shows the time to live of the expiring ones
+only: a text that a repair wrote ends with the last of them, and the next repair writes it again.
 
 `joined_columns` takes columns that are texts, and gives null where one of them is null. A joined
 text leads back to its truth where it has no more separators than there are columns to part. A row

@@ -236,15 +236,18 @@ def row_back(
     return row_writes(table, before.row, before.expires_at, at + 1)
 
 
-def row_writes(table: Table, row: Row, expires_at: Mapping[str, int], at: int) -> tuple[Write, ...]:
+def row_writes(
+    table: Table, row: Row, expires_at: Mapping[str, int], at: int, *, stays: bool = False
+) -> tuple[Write, ...]:
     """The writes of a whole row, null columns too, whose cells expire as `expires_at` says (seconds since 1970).
 
     One write has one TTL. So the first one has the cells that live longest, and with them the row lives; each other
     instant is a write of its own. A row that consists of its key lives as long as its key columns.
+    A row that `stays` outlives its cells: then no cell that expires is in the first write.
     """
     cells = [column for column in table.regular if row.get(column.name) is not None]
     lives: dict[str, int] = {}
-    some_stay = False
+    some_stay = stays
     for column in cells:
         if column.name in expires_at:
             lives[column.name] = expires_at[column.name]

@@ -444,7 +444,11 @@ class Mirror(Projection):
         match finding.verdict:
             case Verdict.PROJECT | Verdict.AMEND:
                 truth = look.truths[0]
-                return replace(finding, writes=row_writes(self.table, self.row_of(truth.row), self._expiry(truth), at))
+                row = self.row_of(truth.row)
+                expiry = self._expiry(truth)
+                stays = truth.ends_at is None and expiry.keys().isdisjoint(self.table.key_names)
+                writes = row_writes(self.table, row, expiry, at, stays=stays)
+                return replace(finding, writes=writes)
             case Verdict.WITHDRAW:
                 return self._withdraw(finding, look, policy, at)
             case Verdict.LOST_CONTENT:

@@ -1,5 +1,6 @@
 """Computed columns of declared projections: bound to a live schema, found, mended and taken back."""
 
+from collections.abc import Mapping
 from datetime import UTC, date, datetime
 from typing import Any
 from uuid import UUID
@@ -8,7 +9,7 @@ from zlib import crc32
 import pytest
 
 from mailmend.model.keyspace import Schema
-from mailmend.model.operations import Remove
+from mailmend.model.operations import Change, Remove
 from mailmend.model.projections.declaration_file import read_declaration
 from mailmend.model.projections.family import Family
 from mailmend.model.projections.verdicts import Verdict
@@ -255,6 +256,51 @@ def test_a_copy_lives_as_long_as_its_truth() -> None:
     assert ttls
     ((_, _, of_truth),) = events.shop.rows(EVENTS, (UUID(int=1),))
     assert set(ttls.values()) == {of_truth["at"]}
+
+
+JOINED = HEADER + COMPUTED.replace('{ lower = "email", default = "none" }', '{ joined_of = "tags" }')
+
+
+def tags_that_end_in(events: Events, **seconds: int | None) -> None:
+    """Tags of the first event, each with a time to live of its own; None: it stays."""
+    for tag, left in seconds.items():
+        added = {"tags": frozenset({tag})}
+        events.shop.world.mail.write(Change(EVENTS, (UUID(int=1),), add=added, at=LONG_AGO + 1, ttl_seconds=left))
+
+
+def mended_text(events: Events) -> tuple[Any, Mapping[str, int]]:
+    """The joined text after a repair, with the seconds that the row's cells have left."""
+    events.shop.repair()
+    assert events.shop.check() == {}
+    ((row, _, ttls),) = events.shop.rows(BY_DAY, key_of(copy_of(1)))
+    return row["mail"], ttls
+
+
+def test_a_text_of_tags_that_expire_one_by_one_is_amended_after_each_of_them_once() -> None:
+    """No time tells that a tag expired, so no later run would find it settled."""
+    events = Events(JOINED)
+    events.event(1)
+    tags_that_end_in(events, a=1000, b=2000)
+    assert mended_text(events) == ("ab", {"mail": 2000})
+
+    events.shop.world.clock.advance(1500)
+
+    assert {found.verdict for found in events.shop.check().values()} == {Verdict.AMEND}
+    assert mended_text(events) == ("b", {"mail": 500})
+    events.shop.world.clock.advance(1000)
+    assert events.shop.check() == {}
+
+
+def test_a_text_of_tags_of_which_some_stay_ends_with_those_that_expire() -> None:
+    events = Events(JOINED)
+    events.event(1)
+    tags_that_end_in(events, a=1000, b=None)
+    assert mended_text(events) == ("ab", {"mail": 1000})
+
+    events.shop.world.clock.advance(1500)
+
+    assert {found.verdict for found in events.shop.check().values()} == {Verdict.AMEND}
+    assert mended_text(events) == ("b", {})
 
 
 def test_a_filter_has_a_computed_key() -> None:
