@@ -270,6 +270,10 @@ class Bounds(Valued):
                 names.add(name)
         return frozenset(names)
 
+    def wanted_by(self, truth: Row) -> dict[str, Any]:
+        """The values of a group that had this truth row alone."""
+        return {name: truth.get(source) for name, source in self.bounds}
+
     def demands_of(self, truth: Row) -> Iterator[tuple[str, Rank]]:
         """What one truth row demands of each column."""
         for name, source in self.bounds:

@@ -73,7 +73,7 @@ class ProjectionWriter:
 
     Raises:
         WrongUse: the truth or a projection has a list or a map that is not frozen, or a projection
-            has a number, a maximum or a minimum of a group.
+            has the number of rows of a group as a value.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class ProjectionWriter:
             column for column in self._computing.columns if column.computed is None
         )
         _refuse_lists_and_maps(families)
-        _refuse_numbers_and_bounds(families)
+        _refuse_numbers(families)
         self._settings = settings
         self._retries = Retries(clock, settings.retries)
         self._truth = truth_by(settings, tables, self.truth, clock, self._retries, version=None)
@@ -278,12 +278,12 @@ def _refuse_lists_and_maps(families: Sequence[Family]) -> None:
                 )
 
 
-def _refuse_numbers_and_bounds(families: Sequence[Family]) -> None:
+def _refuse_numbers(families: Sequence[Family]) -> None:
     for family in families:
-        for group in (*family.numbers, *family.bounds):
+        for group in family.numbers:
             raise WrongUse(
-                f"{group.name} has cells that follow from all rows of a group",
-                mend="Declare it in a file of its own, which a scheduled repair mends.",
+                f"{group.name} has a number that follows from all rows of a group",
+                mend="Make it a counter, or declare it in a file of its own, which a repair mends.",
             )
 
 

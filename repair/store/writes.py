@@ -23,6 +23,7 @@ from mailmend.model.projections.findings import Suspect, merged
 from mailmend.model.table import Key, Row, Table, rows_agree
 from mailmend.repair.clock import SKEW_SECONDS, STAMP_AGE_SECONDS
 from mailmend.repair.retries import FOREVER, JAMES, Retries, RetryPolicy
+from mailmend.repair.store.farthest import FarthestValues
 from mailmend.repair.store.plans import (
     MODSEQ_COLUMN,
     Consequence,
@@ -371,6 +372,22 @@ class Projector:
 
     def project(self, batch: Sequence[Committed]) -> list[Propagation]:
         """Write all consequences; for each change whether all of them succeeded."""
+        propagations = self._projected(batch)
+        if not any(family.bounds for family in self.families):
+            return propagations
+        farthest = FarthestValues(self.tables, self.families, self.retries)
+        found = []
+        for made, propagation in zip(batch, propagations, strict=True):
+            late: list[Suspect] = []
+            if made.current is not None:
+                late, cause = farthest.follow(made.current)
+            if late:
+                found.append(Propagation.worst(propagation, self._journalled(late, cause)))
+            else:
+                found.append(propagation)
+        return found
+
+    def _projected(self, batch: Sequence[Committed]) -> list[Propagation]:
         now = self.clock.micros()
         fresh = []
         stale = []

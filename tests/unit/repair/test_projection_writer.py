@@ -315,7 +315,7 @@ def test_a_table_that_follows_from_whole_groups_is_refused() -> None:
     declared = "[truth.users.mirror.by_team]\n[truth.users.count.sizes]\ncounters = { total = {} }"
     families = declared_families("shop", read_declaration(declared), Schema((), (USERS, BY_TEAM, sizes)))
 
-    with pytest.raises(WrongUse, match="sizes has cells that follow from all rows of a group"):
+    with pytest.raises(WrongUse, match="sizes has a number that follows from all rows of a group"):
         ProjectionWriter(MemoryTables(lambda: 0), families, LagList(), VirtualClock())
 
 
