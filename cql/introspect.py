@@ -34,6 +34,10 @@ class SchemaServer(Protocol):
         """The keyspace's replication options; raises `UnknownKeyspace`."""
         ...
 
+    def settle(self) -> None:
+        """Wait a moment while a node applies a change of its schema."""
+        ...
+
 
 _KINDS = {
     "partition_key": Kind.PARTITION,
@@ -96,7 +100,8 @@ def live_schema(server: SchemaServer, keyspace: str) -> Schema:
     return Schema(types, tuple(tables), indexes, views)
 
 
-_LOOKS_MAX = 10
+_LOOKS_MAX = 50
+"""A busy node may take seconds from the row of a new table to the rows of its columns."""
 
 
 def _rows_of_parts(server: SchemaServer, own: tuple[str]) -> Mapping[str, Sequence[Row]]:
@@ -111,6 +116,7 @@ def _rows_of_parts(server: SchemaServer, own: tuple[str]) -> Mapping[str, Sequen
         with_columns = set(_values(rows["columns"], "table_name"))
         if named == with_columns:
             break
+        server.settle()
     return rows
 
 

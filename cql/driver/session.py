@@ -26,6 +26,7 @@ from cassandra.policies import (
 )
 from cassandra.query import UNSET_VALUE, BatchStatement, BatchType, SimpleStatement, tuple_factory
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
+from tenacity.nap import sleep
 
 from mailmend.cql.driver.contact import SOCKET_OPTIONS, Contact, Purpose, purpose_of, tls_context
 from mailmend.cql.driver.driver_errors import FAILURES, our_error, our_errors, our_errors_at
@@ -182,6 +183,9 @@ class CassandraCluster:
         with our_errors(Purpose.SCHEMA, "the cluster"):
             self.session.execute_async(statement, timeout=seconds).result()
         self._wait_for_agreement(agreed)
+
+    def settle(self) -> None:
+        sleep(_AGREEMENT_POLL_SECONDS)
 
     def _wait_for_agreement(self, seconds: float) -> None:
         """Wait until all nodes that are up answer with one version of the schema.

@@ -70,6 +70,9 @@ class SchemaTwin(SchemaServer):
         else:
             self._add(keyspace, tables=(_declared_table(name, text),))
 
+    def settle(self) -> None:
+        """No time passes here."""
+
     def schema_versions(self) -> Mapping[str, UUID | None]:
         return {"10.0.0.1": UUID(int=1)}
 

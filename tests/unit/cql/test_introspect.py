@@ -73,6 +73,31 @@ def test_a_table_that_is_made_while_the_schema_is_read_has_its_columns() -> None
     }
 
 
+class BusyServer(SchemaTwin):
+    """A server whose node shows the columns of its tables seconds later than the tables."""
+
+    def __init__(self, moments: int) -> None:
+        super().__init__(mail=SCHEMA)
+        self.moments = moments
+
+    def query(self, text: str, values: Sequence[Any] = ()) -> Sequence[Row]:
+        if self.moments and "system_schema.columns" in text:
+            return ()
+        return super().query(text, values)
+
+    def settle(self) -> None:
+        self.moments -= 1
+
+
+def test_a_busy_node_is_given_the_time_to_show_the_columns_of_a_new_table() -> None:
+    server = BusyServer(moments=40)
+
+    read = live_schema(server, "mail")
+
+    assert read == live_schema(SchemaTwin(mail=SCHEMA), "mail")
+    assert server.moments == 0
+
+
 def test_names_that_need_quotes_get_them() -> None:
     rows: dict[str, list[Row]] = {
         "types": [{"type_name": "Place", "field_names": ["Street", "order", "town"], "field_types": ["text"] * 3}],
