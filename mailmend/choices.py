@@ -180,8 +180,8 @@ class LagChoices(TypedDict, total=False):
 class RepairChoices(ScanChoices, total=False):
     """What a repair may write: the choices of `ScanChoices`, and more.
 
-    With `projections` there are no `torn`, `without`, `yes`, `message`, `mailbox`, `user` and
-    `scan`, and `dangling` is not `restore`.
+    With `projections` there are no `without`, `yes`, `message`, `mailbox`, `user` and `scan`,
+    and `dangling` is not `restore`.
 
     Attributes:
         projections: declared tables, or their file: mended instead of mail.

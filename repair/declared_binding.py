@@ -18,6 +18,7 @@ from mailmend.model.projections.declarations import (
     COUNT,
     COUNTERS,
     EVERY_ROW,
+    GENERATORS,
     LEFT_OUT,
     MIRROR,
     RENAMED,
@@ -63,7 +64,10 @@ from mailmend.repair.declared_elements import (
     element_cells,
     elements_of,
 )
+from mailmend.repair.declared_rows import check_counters, check_generator, required_columns
 from mailmend.repair.declared_views import other_conditions
+
+GENERATOR: Final = "generator"
 
 Names = Mapping[str, str]
 """Columns of a truth by columns of a projection."""
@@ -193,7 +197,7 @@ class Binder:
             mend = names_instead(spelling, [other.spelling for other in self.live.tables])
             self.note(path, f"there is no table {spelling}", mend)
             return None
-        if table.has_counters and what != COUNT:
+        if table.has_counters and what not in (COUNT, GENERATOR):
             mend = f"A counter is not copied by row. Counters of groups are declared as {COUNT}."
             self.note(path, f"the {what} {spelling} has counters", mend)
             return None
@@ -265,7 +269,11 @@ class Binder:
         compared = tuple(column for column in own.regular if column.name in fed)
         others = tuple((name, fed[name]) for name in names_of(compared) if fed[name] != name)
         key = _key(own, fed)
-        return Mirror(pair.form, own, key, compared, others, left_out=left_out)
+        required: tuple[str, ...] = ()
+        if isinstance(declared, DeclaredMirror):
+            given = declared.required
+            required = required_columns(self.misfits, pair.path, given, pair.truth)
+        return Mirror(pair.form, own, key, compared, others, required, left_out=left_out)
 
     def _mirror_of(self, pair: _Pair, declared: DeclaredMirror) -> Mirror:
         """A mirror of all rows, of some rows, or of the elements of rows."""
@@ -273,7 +281,14 @@ class Binder:
         if declared.kind == MIRROR and declared.when == EVERY_ROW:
             return whole
         only = bound_condition(self.misfits, (*pair.path, WHEN), declared.when, pair.truth)
-        parts = (whole.truth, whole.table, whole.key, whole.compared, whole.renamed)
+        parts = (
+            whole.truth,
+            whole.table,
+            whole.key,
+            whole.compared,
+            whole.renamed,
+            whole.required,
+        )
         if isinstance(declared, DeclaredExplode):
             collection = name_of(declared.column)
             return ExplodedMirror(*parts, left_out=whole.left_out, only=only, collection=collection)
@@ -320,9 +335,24 @@ class Binder:
             if when != EVERY_ROW:
                 condition = bound_condition(self.misfits, place, when, pair.truth)
             counters.append((name, condition))
+        generators = self._generators(pair, declared)
+        group = (pair.form, _row_form(pair.table), key, tuple(counters))
         if pair.table.has_counters:
-            return Counts(pair.form, _row_form(pair.table), key, tuple(counters))
-        return Numbers(pair.form, _row_form(pair.table), key, tuple(counters))
+            return Counts(*group, generators)
+        return Numbers(*group)
+
+    def _generators(self, pair: _Pair, declared: DeclaredCount) -> tuple[Table, ...]:
+        """The tables whose row changes before a row of the group does."""
+        if declared.generators:
+            check_counters(self.misfits, pair.path, pair.table)
+        found = []
+        for number, spelling in enumerate(declared.generators):
+            place = (*pair.path, GENERATORS, number)
+            table = self.table(place, spelling, GENERATOR)
+            if table is not None:
+                check_generator(self.misfits, place, table, pair.table)
+                found.append(table)
+        return tuple(found)
 
     def _bounds(self, pair: _Pair, declared: DeclaredBounds) -> Bounds:
         key = self._key_of(pair, declared)

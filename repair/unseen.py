@@ -9,7 +9,7 @@ from mailmend.model.projections.group import Group
 from mailmend.model.projections.partial_mirror import ExplodedMirror, PartialMirror
 from mailmend.model.projections.projection import Mirror, Projection
 from mailmend.model.projections.valued import Bounds
-from mailmend.model.table import Kind, Table
+from mailmend.model.table import Kind, Table, names_of
 
 
 class Unseen(NamedTuple):
@@ -42,10 +42,17 @@ def unseen_by(families: Sequence[Family], live: Schema) -> tuple[Unseen, ...]:
     for name in declared:
         if live.view(name) is None:  # a view has no static columns
             found.update(dict.fromkeys(_statics(live.table(name))))
+    named = {*declared, *_generators(families)}
     for table in (*live.tables, *(view.table for view in live.views)):
-        if table.name not in declared:
+        if table.name not in named:
             found[Unseen(table.spelling, "the file does not declare it")] = None
     return tuple(found)
+
+
+def _generators(families: Sequence[Family]) -> Iterator[str]:
+    for family in families:
+        for counts in family.counts:
+            yield from names_of(counts.generators)
 
 
 def _of_mirror(mirror: Mirror) -> Iterator[Unseen]:

@@ -49,6 +49,7 @@ def _problems(family: Family) -> Iterator[str]:
     mirror = family.mirror
     theirs = {mirror.truth_names.get(column.name, column.name) for column in mirror.compared}
     yield from _other_than(COMPARED, mirror.table, mirror.compared)
+    theirs.update(mirror.required)
     truth = [column for column in mirror.truth.columns if column.name in theirs]
     yield from _other_than(COMPARED, mirror.truth, truth)
     if isinstance(mirror, ExplodedMirror):

@@ -40,7 +40,14 @@ from mailmend.model.table import Table
 from mailmend.repair.clock import SystemClock
 from mailmend.repair.log_fields import with_log_fields
 from mailmend.repair.mending.engine import Detection, RepairSettings
-from mailmend.repair.mending.generators import SHOWN_MAX, BehindGenerator, Generators, HighestNumbers, in_order
+from mailmend.repair.mending.generators import (
+    SHOWN_MAX,
+    BehindGenerator,
+    Generators,
+    HighestNumbers,
+    in_order,
+    is_numbered,
+)
 from mailmend.repair.mending.throttle import Throttle
 from mailmend.repair.staging.area import StagingArea
 from mailmend.spark_repair import fixing
@@ -360,7 +367,7 @@ class _Suspicious:
 
         A staged scan began long ago: generators are read from their tables all the same.
         """
-        if not any(counts.generators for counts in self.family.counts):
+        if not is_numbered(self.family):
             return {}
         at_mirror, *_ = self.wrong
         unheld = native.mirror_only(self.family, at_mirror)

@@ -39,6 +39,7 @@ from mailmend.model.projections.projection import Mirror, Projection
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.model.table import Canonical, Column
 from mailmend.model.values import CellConstant
+from mailmend.repair.mending.generators import is_numbered
 from mailmend.spark_repair.comparable import key_texts, plain_form
 from mailmend.spark_repair.source import SHUFFLE_PARTS
 from mailmend.spark_repair.transforms import rendered_element
@@ -205,7 +206,7 @@ def truth_frame(family: Family, rows: DataFrame, *, accept_torn: bool) -> DataFr
     kept = {*family.truth.partition_names, *(union.column for union in family.unions)}
     for projection in family.projections:
         kept.update(projection.key_sources)
-    if any(counts.generators for counts in family.counts):
+    if is_numbered(family):
         kept.add("modseq")
     torn = sf.lit(False)  # noqa: FBT003 - a literal of SQL
     if not accept_torn:

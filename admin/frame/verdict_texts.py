@@ -80,7 +80,10 @@ _MENDED_WITH: Mapping[Verdict, str] = {
 _ROWS_MENDED_WITH: Final[Mapping[Verdict, str]] = dict.fromkeys(
     MENDABLE | {Verdict.MOVED, Verdict.AHEAD, Verdict.HIDDEN}, ""
 )
-"""The same where rows are not mail."""
+"""The same of the rows of mailboxes."""
+
+_TABLES_MENDED_WITH: Final[Mapping[Verdict, str]] = {**_ROWS_MENDED_WITH, Verdict.TORN: " --torn accept"}
+"""The same of declared tables."""
 
 _TABLES_MENDED_WITH: Final[Mapping[Verdict, str]] = {
     **_ROWS_MENDED_WITH,

@@ -31,6 +31,7 @@ from mailmend.admin.messages.options import (
     CHECKED_PULSAR,
     COUNTERS_AT_ONCE,
     MEASURED,
+    NOT_FOR_A_PAIR,
     NOT_FOR_TABLES,
     PROJECTIONS_FILE,
     SCANNING,
@@ -304,7 +305,7 @@ CHECK: Final = Command(
     shared=(BLOBS_WANTED, CHECKED_PULSAR, CONNECTION),
     output=MEASURED,
     alone={
-        "projection": NOT_FOR_TABLES,
+        "projection": NOT_FOR_A_PAIR,
         "projections": NOT_FOR_TABLES,
         "what=queues": ("torn", "without", "no_writers", "anonymous", "staging"),
         "what=blobs": ("torn", "without", "no_writers", "no_recheck", "findings", "anonymous", "staging"),

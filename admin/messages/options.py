@@ -113,8 +113,17 @@ PROJECTIONS_NEEDED: Final = option(
     metavar="FILE",
     required=True,
 )
-NOT_FOR_TABLES: Final = ("torn", "without", "anonymous", "blobs", "broker", "missing")
+TORN_TABLES: Final = option(
+    "--torn",
+    "What rows of truth are that lack a required column: accept takes them as whole.",
+    type=click.Choice(["report", "accept"]),
+    default="report",
+)
+NOT_FOR_TABLES: Final = ("without", "anonymous", "blobs", "broker", "missing")
 """Options of mail, which have no effect on declared tables."""
+
+NOT_FOR_A_PAIR: Final = ("torn", *NOT_FOR_TABLES)
+"""Options that have no effect on a table and a table that follows from it, without a file."""
 
 KEEP_OPTION: Final = option(
     "--keep", "How long before-images are kept.", type=KEEP, default=duration_text(KEEP_DEFAULT)

@@ -18,6 +18,7 @@ from mailmend.admin.messages.options import (
     REPAIR_EXITS,
     SCANNING_ALL,
     TIMING,
+    TORN_TABLES,
     WRITING,
 )
 
@@ -65,6 +66,7 @@ REPAIR_TABLES: Final = Command(
             default="withdraw",
         ),
         LEAKS,
+        TORN_TABLES,
         flag(
             "--touch-base",
             "Mend rows of materialised views: write their rows of the base once more as they are, "

@@ -223,6 +223,19 @@ left while the mirror lacks one of its rows. An undo takes back a maximum or min
 what the run wrote, also where the group has other rows by now; undo the later of two runs first.
 Spark refuses such values by name: use `--engine local`.
 
+```toml
+[truth.events.count.events_of_user]
+counters = { total = {} }
+generators = ["last_event_of_user"]
+```
+
+A counter has no write time. It is mended where two looks at the rows of its group, `--delay` apart,
+show the same rows, the same write times and the same counter. A row that is inserted between the
+two looks, and has no mirror row yet, is in neither. `generators` names tables in which programs
+change the row of the group before they insert or change a row of the truth there, such as the
+last number that they gave: a counter is left while such a row changes. A generator has the key of
+the counters; it is read, and never written.
+
 Without a mirror the groups are partitions of the truth, and the key of a filter has the truth's
 whole key. With a mirror the key of a filter may have all columns of the mirror's key instead, and a
 group may be a partition of the mirror. Groups share the first mirror's scan.
@@ -242,6 +255,19 @@ the base does not have any more, a row with a collection that is not frozen, and
 alone: such rows are left with the reason, and a view that is built anew does not have them.
 ScyllaDB, which was never tried, has PRUNE MATERIALIZED VIEW for rows without a row in the base. A
 view with another condition than IS NOT NULL on the columns of its key is refused.
+
+## Rows of the truth
+
+```toml
+[truth.orders.mirror.orders_by_day]
+required = ["state", "created_at"]
+```
+
+`required` names columns that every insert into the truth writes. A row of the truth that lacks one
+is TORN: for example, an update came after the delete of the row. It is reported, and nothing
+follows from it, until `--torn accept` takes such rows as whole. Filters, sets and counters follow
+the mirror with which they are looked at. Another mirror of the same truth has its own `required`. A
+column of the key is never null; the null of a collection is the empty one: both are refused.
 
 ## Names
 
@@ -274,6 +300,9 @@ instead.
 | a number, max or min whose group is no partition | its rows could not be read again |
 | a table with counters that is not a `count` | a counter has no write time |
 | a filter with columns outside its key | such a row is a copy, a `mirror` |
+| a required column of the key, or a collection | no such column tells a whole row |
+| a generator with another key than its counters | it has to have a row for each group |
+| generators of a number that is no counter | a value has a write time, which tells of a change |
 | a union of other sets than text, int or bigint | both engines have to gather its elements |
 | a static column that is not left out | it is of a partition, not of a row |
 | a materialised view as another kind than `view` | the server writes its rows |

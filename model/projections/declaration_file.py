@@ -39,6 +39,7 @@ from mailmend.model.projections.declarations import (
     EXAMPLE,
     EXPLODE,
     FILTER,
+    GENERATORS,
     LEFT_OUT,
     MAX,
     MIN,
@@ -46,6 +47,7 @@ from mailmend.model.projections.declarations import (
     NOT,
     NULL,
     RENAMED,
+    REQUIRED,
     TEST_MEND,
     UNION,
     VALUE,
@@ -215,18 +217,24 @@ def _each(parts: Mapping[str, Node], kind: str, read: Callable[[Node], T | None]
 def _mirror(node: Node) -> DeclaredMirror | None:
     table, parts = _begun(node, MIRROR_FORM)
     renamed = _renamed(parts)
-    computed = _computed(parts)
-    left_out = _left_out(parts)
-    when = _when(parts)
-    return node.made(lambda: DeclaredMirror(table, renamed, left_out, computed=computed, when=when))
+    rules = _mirror_rules(parts)
+    return node.made(lambda: DeclaredMirror(table, renamed, **rules))
+
+
+def _mirror_rules(parts: Mapping[str, Node]) -> dict[str, Any]:
+    """What a mirror and an explode both have, by the names of attributes."""
+    return {
+        "computed": _computed(parts),
+        "left_out": _listed_names(parts, LEFT_OUT),
+        "when": _when(parts),
+        "required": _listed_names(parts, REQUIRED),
+    }
 
 
 def _explode(node: Node) -> DeclaredExplode | None:
     table, parts = _begun(node, EXPLODE_FORM)
     renamed = _renamed(parts)
-    computed = _computed(parts)
-    left_out = _left_out(parts)
-    when = _when(parts)
+    rules = _mirror_rules(parts)
     names = {}
     for part in (COLUMN, ELEMENT, VALUE):
         if part in parts:
@@ -238,12 +246,10 @@ def _explode(node: Node) -> DeclaredExplode | None:
         lambda: DeclaredExplode(
             table,
             renamed,
-            left_out,
-            computed=computed,
-            when=when,
             column=column,
             element=element,
             value=value,
+            **rules,
         )
     )
 
@@ -254,10 +260,10 @@ def _when(parts: Mapping[str, Node]) -> DeclaredCondition:
     return _condition(parts[WHEN])
 
 
-def _left_out(parts: Mapping[str, Node]) -> tuple[str, ...]:
-    if LEFT_OUT not in parts:
+def _listed_names(parts: Mapping[str, Node], part: str, of: str = "column") -> tuple[str, ...]:
+    if part not in parts:
         return ()
-    return tuple(_names(parts[LEFT_OUT]))
+    return tuple(_names(parts[part], of))
 
 
 def _filter(node: Node) -> DeclaredFilter | None:
@@ -292,7 +298,16 @@ def _count(node: Node) -> DeclaredCount | None:
     if not counters and node.source.refused:
         return None
     found = tuple(counters)
-    return node.made(lambda: DeclaredCount(table, renamed, computed=computed, counters=found))
+    generators = _listed_names(parts, GENERATORS, "table")
+    return node.made(
+        lambda: DeclaredCount(
+            table,
+            renamed,
+            computed=computed,
+            counters=found,
+            generators=generators,
+        )
+    )
 
 
 BoundsKind = TypeVar("BoundsKind", bound=DeclaredBounds)
@@ -402,9 +417,10 @@ def _given(node: Node) -> Given | None:
     return None
 
 
-def _names(node: Node) -> Iterator[str]:
-    for item in node.items(f"{node.name} is a list of columns", 'Write it like ["note", "size"].'):
-        name = item.cql_name(item.value, "column name")
+def _names(node: Node, of: str) -> Iterator[str]:
+    problem = f"{node.name} is a list of {of}s"
+    for item in node.items(problem, 'Write it like ["note", "size"].'):
+        name = item.cql_name(item.value, f"{of} name")
         if name is not None:
             yield name
 

@@ -29,6 +29,7 @@ from mailmend.model.projections.declarations import (
     ELEMENT,
     EXPLODE,
     FILTER,
+    GENERATORS,
     LEFT_OUT,
     MAX,
     MIN,
@@ -36,6 +37,7 @@ from mailmend.model.projections.declarations import (
     NOT,
     NULL,
     RENAMED,
+    REQUIRED,
     STARTS,
     STARTS_NOT,
     TRUTH,
@@ -159,9 +161,14 @@ _LEFT_OUT: Final = FilePart(
     {**list_schema(NAME.schema), "uniqueItems": True},
     "Columns of the projection that are neither compared nor written.",
 )
+_REQUIRED: Final = FilePart(
+    REQUIRED,
+    {**list_schema(NAME.schema), "uniqueItems": True},
+    "Columns of the truth that every insert writes. A row of the truth that lacks one is TORN: it is reported.",
+)
 MIRROR_FORM: Final = FileForm(
     what="a mirror",
-    parts=(_RENAMED, _COMPUTED, _WHEN, _LEFT_OUT),
+    parts=(_RENAMED, _COMPUTED, _WHEN, _LEFT_OUT, _REQUIRED),
     meaning="One row for each row of the truth, with the columns that both tables have.",
 )
 EXPLODE_FORM: Final = FileForm(
@@ -179,6 +186,7 @@ EXPLODE_FORM: Final = FileForm(
         ),
         _WHEN,
         _LEFT_OUT,
+        _REQUIRED,
     ),
     meaning="One row for each element of a collection of each row of the truth.",
     required=(COLUMN,),
@@ -212,6 +220,12 @@ COUNT_FORM: Final = FileForm(
             COUNTERS,
             {**by_name(defined(CONDITION), NAME), "minProperties": 1},
             "Counters or columns of whole numbers, each with the rows that it counts; `{}` counts every row.",
+        ),
+        FilePart(
+            GENERATORS,
+            {**list_schema(NAME.schema), "uniqueItems": True},
+            "Tables with the key of the counters. Their row of a group changes before a row of the "
+            "truth is added to the group or changed there.",
         ),
     ),
     meaning="A row for each group, with the number of the group's rows.",

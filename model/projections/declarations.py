@@ -17,6 +17,7 @@ from mailmend.model.projections.toml_values import (
     toml_key,
     toml_pairs,
     toml_text,
+    toml_texts,
 )
 
 TRUTH: Final = "truth"
@@ -32,11 +33,13 @@ VIEW: Final = "view"
 RENAMED: Final = "renamed"
 COMPUTED: Final = "computed"
 LEFT_OUT: Final = "left_out"
+REQUIRED: Final = "required"
 WHEN: Final = "when"
 COLUMN: Final = "column"
 ELEMENT: Final = "element"
 VALUE: Final = "value"
 COUNTERS: Final = "counters"
+GENERATORS: Final = "generators"
 COLUMNS: Final = "columns"
 NULL: Final = "null"
 NOT: Final = "not"
@@ -51,6 +54,10 @@ def _no_name_twice(names: Iterable[str], among: str) -> None:
         if name in seen:
             raise WrongUse(f"{name} occurs twice among {among}", mend="Name it once.")
         seen.add(name)
+
+
+def _column_names(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple([cql_name(name, "column name") for name in names])
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,24 +213,31 @@ class DeclaredMirror(DeclaredProjection):
     Attributes:
         left_out: columns of the projection that are neither compared nor written.
         when: which rows of the truth have a row.
+        required: columns that every insert into the truth writes; a row that lacks one is TORN.
     """
 
     left_out: tuple[str, ...] = ()
     when: DeclaredCondition = field(default=EVERY_ROW, kw_only=True)
+    required: tuple[str, ...] = field(default=(), kw_only=True)
 
     kind: ClassVar[str] = MIRROR
 
     def __post_init__(self) -> None:
         DeclaredProjection.__post_init__(self)
-        left_out = [cql_name(name, "column name") for name in self.left_out]
+        left_out = _column_names(self.left_out)
         _no_name_twice((*self.named, *left_out), f"the columns of {self.table}")
-        object.__setattr__(self, "left_out", tuple(left_out))
+        object.__setattr__(self, "left_out", left_out)
+        required = _column_names(self.required)
+        _no_name_twice(required, f"the required columns of {self.table}")
+        object.__setattr__(self, "required", required)
 
     def own_lines(self) -> Iterator[str]:
         if self.when != EVERY_ROW:
             yield f"{WHEN} = {self.when.text}"
         if self.left_out:
-            yield f"{LEFT_OUT} = [{', '.join(map(toml_text, self.left_out))}]"
+            yield f"{LEFT_OUT} = {toml_texts(self.left_out)}"
+        if self.required:
+            yield f"{REQUIRED} = {toml_texts(self.required)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,9 +315,11 @@ class DeclaredCount(DeclaredProjection):
 
     Attributes:
         counters: (column, which rows it counts).
+        generators: tables whose row of the group changes before a row of the truth does.
     """
 
     counters: tuple[tuple[str, DeclaredCondition], ...] = field(kw_only=True)
+    generators: tuple[str, ...] = field(default=(), kw_only=True)
 
     kind: ClassVar[str] = COUNT
 
@@ -314,9 +330,14 @@ class DeclaredCount(DeclaredProjection):
             raise WrongUse(f"{self.table} has no counters", mend="Write { total = {} }.")
         _no_name_twice([name for name, _ in counters], f"the counters of {self.table}")
         object.__setattr__(self, "counters", tuple(counters))
+        generators = [cql_name(name, "table name") for name in self.generators]
+        _no_name_twice((self.table, *generators), f"{self.table} and its generators")
+        object.__setattr__(self, "generators", tuple(generators))
 
     def own_lines(self) -> Iterator[str]:
         yield f"{COUNTERS} = {toml_pairs((name, when.text) for name, when in self.counters)}"
+        if self.generators:
+            yield f"{GENERATORS} = {toml_texts(self.generators)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,11 @@ def toml_text(text: str) -> str:
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
+def toml_texts(texts: Iterable[str]) -> str:
+    """A list of texts."""
+    return f"[{', '.join(map(toml_text, texts))}]"
+
+
 def toml_key(text: str) -> str:
     if _BARE.fullmatch(text):
         return text

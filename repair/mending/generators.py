@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any
 from uuid import UUID
 
-from mailmend.model.catalog.mail import MAILBOX, MAILBOX_PATH, MESSAGE_COUNTER, MODSEQ
+from mailmend.model.catalog.mail import IMAP_UID, MAILBOX, MAILBOX_PATH, MESSAGE_COUNTER, MODSEQ
 from mailmend.model.errors import AccessDenied, DoubtfulWrite, MailmendError, SchemaMismatch
 from mailmend.model.ids import MailboxId
 from mailmend.model.operations import ChangeIf, Level, PutIfAbsent, Read, Scan, Seen
@@ -62,6 +62,11 @@ class BehindGenerator:
             "in_use": self.in_use,
             "raised": self.raised,
         }
+
+
+def is_numbered(family: Family) -> bool:
+    """Whether the numbers of its rows come from its generators; those of another family only change."""
+    return family.truth.name == IMAP_UID.name and any(counts.generators for counts in family.counts)
 
 
 def raised_by(summary: Mapping[str, Any]) -> list[BehindGenerator]:

@@ -57,7 +57,7 @@ from mailmend.repair.mending.engine import (
     named_counts,
     names_of_counters,
 )
-from mailmend.repair.mending.generators import Generators
+from mailmend.repair.mending.generators import Generators, is_numbered
 from mailmend.repair.mending.limits import Pace
 from mailmend.repair.mending.throttle import Throttle, pace_of
 
@@ -316,8 +316,8 @@ class _Stages:
         self.result.generators = raised
 
     def _generators_in(self, mail: Tables) -> Generators:
-        counted = [family for family in self.settings.families if family.counts]
-        return Generators(mail, counted[0], self.tools.clock, self.settings.keyspace)
+        numbered = [family for family in self.settings.families if is_numbered(family)]
+        return Generators(mail, numbered[0], self.tools.clock, self.settings.keyspace)
 
     def _wait(self, detection: Detection) -> None:
         """Wait for lags to settle; no wait where nothing can settle (content that is only reported)."""

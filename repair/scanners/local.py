@@ -46,7 +46,7 @@ from mailmend.repair.joins.records import (
 )
 from mailmend.repair.ledger.runs import Ledger
 from mailmend.repair.mending.engine import LocalSuspects, RepairSettings
-from mailmend.repair.mending.generators import BehindGenerator, Generators, GeneratorWatch
+from mailmend.repair.mending.generators import BehindGenerator, Generators, GeneratorWatch, is_numbered
 
 if TYPE_CHECKING:
     from mailmend.repair.staging.area import StagingArea  # its library comes with an extra of its own
@@ -204,8 +204,8 @@ class _FamilyScan:
         self._read(projection.table, projection.read_columns, keep)
 
     def _watch(self) -> GeneratorWatch | None:
-        """Collects the numbers in use; None where the family has no generators."""
-        if not any(counts.generators for counts in self.family.counts):
+        """Collects the numbers in use; None where no generator gives them."""
+        if not is_numbered(self.family):
             return None
         engine = self.engine
         keyspace = self.settings.keyspace

@@ -93,6 +93,7 @@ CONDITIONS = st.lists(
 
 KINDS = ("mirror", "filter", "union", "count", "content", "max", "min", "explode")
 PAIRS = st.lists(st.tuples(NAMES, NAMES), min_size=1, max_size=3, unique_by=lambda pair: pair[0]).map(tuple)
+NAME_LISTS = st.lists(NAMES, max_size=2, unique=True).map(tuple)
 KEYS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="."), min_size=1, max_size=3)
 
 PREFIXES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=3)
@@ -136,7 +137,14 @@ def projections(draw: st.DrawFn, table: str) -> DeclaredProjection:  # noqa: PLR
     computed = tuple((own, draw(transforms())) for own in columns[count:also])
     match draw(st.sampled_from(KINDS)):
         case "mirror":
-            return DeclaredMirror(table, renamed, tuple(columns[also:]), computed=computed, when=draw(CONDITIONS))
+            return DeclaredMirror(
+                table,
+                renamed,
+                tuple(columns[also:]),
+                computed=computed,
+                when=draw(CONDITIONS),
+                required=draw(NAME_LISTS),
+            )
         case "explode":
             element, value, *left_out = (*columns[also:], "", "")
             return DeclaredExplode(
@@ -145,6 +153,7 @@ def projections(draw: st.DrawFn, table: str) -> DeclaredProjection:  # noqa: PLR
                 tuple(filter(None, left_out)),
                 computed=computed,
                 when=draw(CONDITIONS),
+                required=draw(NAME_LISTS),
                 column=draw(NAMES),
                 element=element,
                 value=value,
@@ -156,7 +165,8 @@ def projections(draw: st.DrawFn, table: str) -> DeclaredProjection:  # noqa: PLR
         case "count":
             names = draw(st.lists(NAMES, min_size=1, max_size=3, unique=True))
             counters = tuple((name, draw(CONDITIONS)) for name in names)
-            return DeclaredCount(table, renamed, computed=computed, counters=counters)
+            generators = tuple(name for name in draw(NAME_LISTS) if name != table)
+            return DeclaredCount(table, renamed, computed=computed, counters=counters, generators=generators)
         case "max" | "min" as word:
             kind = {"max": DeclaredMax, "min": DeclaredMin}[word]
             return kind(table, renamed, computed=computed, columns=draw(PAIRS))
@@ -299,6 +309,15 @@ TEST = "[truth.a.filter.b]\nwhen = "
             "in double quotes",
         ),
         ("[truth.users.mirror.x]\nleft_out = ['a', 'A']", 1, 21, "a occurs twice", "Name it once."),
+        ("[truth.users.mirror.x]\nrequired = 'a'", 2, 1, "required is a list of columns", '["note", "size"]'),
+        ("[truth.users.mirror.x]\nrequired = ['a', 1]", 2, 18, "a column name is a text", '"1"'),
+        (
+            "[truth.users.mirror.x]\nrequired = ['a', 'A']",
+            1,
+            21,
+            "a occurs twice among the required columns of x",
+            "Name it once.",
+        ),
         ("[truth.users.mirror.users]", 1, 8, "users occurs twice", "Name it once."),
         ("[truth.'a b'.mirror.c]", 1, 8, "'a b' is not a valid table name", "in double quotes"),
         ("[truth.from.mirror.c]", 1, 8, "'from' is not a valid table name", "in double quotes"),
@@ -329,6 +348,27 @@ TEST = "[truth.a.filter.b]\nwhen = "
         ("[truth.a.min.b]\ncolumns = { c = 1 }", 2, 13, "a column name is a text", '"1"'),
         ("[truth.a.count.b]\ncounters = {}", 1, 16, "b has no counters", "total = {}"),
         ("[truth.a.count.b]\ncounters = { n = 5 }", 2, 14, "a condition is not a table", "null = true"),
+        (
+            "[truth.a.count.b]\ncounters = { n = {} }\ngenerators = 'c'",
+            3,
+            1,
+            "generators is a list of tables",
+            '["note", "size"]',
+        ),
+        (
+            "[truth.a.count.b]\ncounters = { n = {} }\ngenerators = ['c', 'B']",
+            1,
+            16,
+            "b occurs twice among b and its generators",
+            "Name it once.",
+        ),
+        (
+            "[truth.a.count.b]\ncounters = { n = {} }\ngenerators = ['from']",
+            3,
+            15,
+            "'from' is not a valid table name",
+            "in double quotes",
+        ),
         ("[[truth]]\na = 1", 1, 3, "truth is not a table", "[truth.NAME]"),
         ("[truth.a.explode.b]", 1, 18, "an explode needs 'column'", "set, list or map"),
         ("[truth.a.explode.b]\ncolumn = 'c'\nelement = 1", 3, 1, "a column name is a text", '"1"'),

@@ -11,7 +11,7 @@ from mailmend.model.ids import RunId
 from mailmend.model.operations import Put, Remove, Write
 from mailmend.model.projections.conditions import Condition
 from mailmend.model.projections.family import Family, Filter
-from mailmend.model.projections.findings import Finding
+from mailmend.model.projections.findings import Finding, RepairPolicy
 from mailmend.model.projections.projection import Mirror
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.model.table import Key, Row, Table, columns
@@ -37,9 +37,10 @@ def user(number: int, email: str | None, name: str | None = "n") -> Row:
 class Shop:
     """A keyspace without mail, in memory."""
 
-    def __init__(self, family: Family = SHOP) -> None:
+    def __init__(self, family: Family = SHOP, policy: RepairPolicy | None = None) -> None:
         self.world = World(families=(family,))
         self.family = family
+        self.policy = policy or RepairPolicy()
 
     def put(self, table: Table, row: Row, ends_in: int | None = None) -> None:
         self.world.mail.write(Put(table, row, at=LONG_AGO, ttl_seconds=ends_in))
@@ -71,7 +72,14 @@ class Shop:
         return found
 
     def _settings(self) -> RepairSettings:
-        return RepairSettings("shop", (self.family,), delay_seconds=0.0, timing=Timing(no_writers=True))
+        quiet = Timing(no_writers=True)
+        return RepairSettings(
+            "shop",
+            (self.family,),
+            delay_seconds=0.0,
+            timing=quiet,
+            policy=self.policy,
+        )
 
     def _tools(self) -> RepairTools:
         world = self.world

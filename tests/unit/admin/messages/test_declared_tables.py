@@ -248,6 +248,28 @@ def test_two_users_with_one_address_are_reported(shop: Shop) -> None:
     assert (ended.code, ended.json["left"]) == (1, {"CLASH": 1})
 
 
+def test_a_row_that_lacks_a_required_column_is_left_until_it_is_accepted(
+    shop: Shop,
+    tmp_path: Path,
+) -> None:
+    shop.file.write_text(f'{DECLARED}required = ["name"]\n')
+    shop.tables.write(Put(USERS, user(7, name=None)))
+    shop.cluster.clock.advance(1)
+
+    found = shop.check("--json")
+    report = tmp_path / "report.html"
+    shop.check("--report", str(report))
+    left = shop.repair("--json")
+    accepted = shop.check("--torn", "accept", "--json")
+    mended = shop.repair("--torn", "accept", "--json")
+
+    assert found.json["findings"] == {"users_by_email": {**DAMAGE, "TORN": 1}}
+    assert "--torn accept --dry-run" in report.read_text()
+    assert (left.code, left.json["left"]) == (1, {"TORN": 1})
+    assert (accepted.code, accepted.json["findings"]) == (1, {"users_by_email": {"PROJECT": 1}})
+    assert (mended.code, shop.rows()) == (0, shop.rows(USERS))
+
+
 @pytest.mark.parametrize(
     ("words", "why"),
     [
