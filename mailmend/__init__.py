@@ -143,10 +143,10 @@ if TYPE_CHECKING:
     from mailmend.model.projections.verdicts import Reason as Reason
     from mailmend.model.projections.verdicts import Verdict as Verdict
     from mailmend.model.projections.verdicts import Why as Why
-    from mailmend.model.table import Canonical as Canonical
     from mailmend.model.table import Column as Column
     from mailmend.model.table import Compaction as Compaction
     from mailmend.model.table import Kind as Kind
+    from mailmend.model.table import OtherColumn as OtherColumn
     from mailmend.model.table import Table as Table
     from mailmend.model.transforms import Transform as Transform
     from mailmend.opening import AsyncMailmend as AsyncMailmend
@@ -307,7 +307,7 @@ _NAMES_IN: Final = {
     "mailmend.model.projections.projection": ("Mirror",),
     "mailmend.model.projections.valued": ("Bound", "Bounds", "Numbers"),
     "mailmend.model.projections.verdicts": ("Reason", "Verdict", "Why"),
-    "mailmend.model.table": ("Canonical", "Column", "Compaction", "Kind", "Table"),
+    "mailmend.model.table": ("Column", "Compaction", "Kind", "OtherColumn", "Table"),
     "mailmend.model.transforms": ("Transform",),
     "mailmend.opening": ("AsyncMailmend", "Mailmend", "open", "open_async"),
     "mailmend.repair.binding": ("MissingColumn",),

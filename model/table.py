@@ -22,7 +22,7 @@ from mailmend.model.names import (
     text_of,
 )
 from mailmend.model.transforms import Transform
-from mailmend.model.values import FrozenMap, same_value
+from mailmend.model.values import CellConstant, FrozenMap, same_value
 
 Row = Mapping[str, Any]
 """One row: lower-case column name to value (UUID, int, bool, str, datetime in UTC, frozenset, tuple, bytes, None)."""
@@ -69,21 +69,28 @@ class Kind(Enum):
     STATIC = "static"
 
 
-class Canonical(Enum):
-    """How two cells are made comparable; rendered once for Python and once for Spark."""
+@dataclass(frozen=True, slots=True)
+class OtherColumn:
+    """Another column of the row, whose cell is read instead of a null; its own null is null.
 
-    PLAIN = "plain"  # as it is; null equals null
-    FLAG = "flag"  # James reads a null flag as false
-    SET = "set"  # null and the empty set are one; order does not count
-    THREAD = "thread"  # a null thread id means: the message's own id
-    NUMBER = "number"  # James reads a null modseq as 0
+    Attributes:
+        name: of the column, as the server knows it.
+    """
+
+    name: str
+
+
+NullReading = CellConstant | OtherColumn
+"""What a null cell is read as."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table: its spelling in CQL, its type, its part in the key, its canonical form.
+    """A column of a table: its spelling in CQL, its type, its part in the key, its null.
 
     Attributes:
+        null_is: what a null cell is read as; None: null. The null of a set that is not frozen is
+            the empty set.
         mask: the masking function with its arguments, as CQL; "" without a mask.
         computed: what the column is computed by where it is no column of the server; its cell is
             added to rows that are read.
@@ -92,7 +99,7 @@ class Column:
     spelling: str
     type: str
     kind: Kind = Kind.REGULAR
-    canonical: Canonical = Canonical.PLAIN
+    null_is: NullReading | None = None
     descending: bool = False
     mask: str = ""
     computed: Transform | None = None
@@ -102,11 +109,14 @@ class Column:
     """Whether the column is part of the primary key."""
     is_collection: bool = field(init=False, repr=False, compare=False)
     """Whether the column is a non-frozen collection, whose cells are written one by one."""
+    is_set: bool = field(init=False, repr=False, compare=False)
+    """Whether the column is a non-frozen set: of it, null and the empty set are one."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", name_of(self.spelling))
         object.__setattr__(self, "in_key", self.kind in (Kind.PARTITION, Kind.CLUSTERING))
         object.__setattr__(self, "is_collection", self.type.startswith(("set<", "list<", "map<")))
+        object.__setattr__(self, "is_set", self.type.startswith("set<"))
 
     @property
     def order(self) -> str:
@@ -441,19 +451,13 @@ def types_of(columns: Iterable[Column]) -> tuple[str, ...]:
 def canonical_value(column: Column, row: Row) -> Any:
     """The cell in its form for comparison; Spark renders the same forms in `spark_repair.suspects`."""
     value = row.get(column.name)
-    match column.canonical:
-        case Canonical.PLAIN:
-            return value
-        case Canonical.FLAG:
-            return bool(value)
-        case Canonical.SET:
-            return frozenset(value or ())
-        case Canonical.NUMBER:
-            return value or 0
-        case Canonical.THREAD:
-            if value is None:
-                return row.get("messageid")
-            return value
+    if column.is_set:
+        return frozenset(value or ())
+    if value is not None:
+        return value
+    if isinstance(column.null_is, OtherColumn):
+        return row.get(column.null_is.name)
+    return column.null_is
 
 
 def rows_agree(columns: Iterable[Column], one: Row, other: Row) -> bool:

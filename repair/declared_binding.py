@@ -15,7 +15,6 @@ from mailmend.model.projections.declarations import (
     COLUMN,
     COLUMNS,
     COMPUTED,
-    COUNT,
     COUNTERS,
     EVERY_ROW,
     GENERATORS,
@@ -23,7 +22,6 @@ from mailmend.model.projections.declarations import (
     MIRROR,
     RENAMED,
     TRUTH,
-    VIEW,
     WHEN,
     DeclaredBounds,
     DeclaredCount,
@@ -39,11 +37,11 @@ from mailmend.model.projections.declared_transforms import DeclaredTransform
 from mailmend.model.projections.family import Content, Counts, Family, Filter, Union
 from mailmend.model.projections.partial_mirror import ExplodedMirror, PartialMirror
 from mailmend.model.projections.projection import Mirror, Projection
-from mailmend.model.projections.toml_values import toml_key, toml_text
+from mailmend.model.projections.toml_values import toml_text
 from mailmend.model.projections.valued import RANKED, Bound, Bounds, Numbers
+from mailmend.model.projections.verdicts import Verdict
 from mailmend.model.projections.view_mirror import ViewMirror
 from mailmend.model.table import (
-    Canonical,
     Column,
     Kind,
     Table,
@@ -52,7 +50,6 @@ from mailmend.model.table import (
     names_of,
     spellings,
 )
-from mailmend.model.texts import names_instead
 from mailmend.model.toml_places import TomlPath
 from mailmend.model.transforms import ElementCell, JoinedColumns, Transform
 from mailmend.repair.declared_assembly import assembled
@@ -64,10 +61,15 @@ from mailmend.repair.declared_elements import (
     element_cells,
     elements_of,
 )
-from mailmend.repair.declared_rows import check_counters, check_generator, required_columns
-from mailmend.repair.declared_views import other_conditions
-
-GENERATOR: Final = "generator"
+from mailmend.repair.declared_fields import by_fields
+from mailmend.repair.declared_nulls import check_key, read_as_declared, read_as_truth
+from mailmend.repair.declared_rows import (
+    check_counters,
+    check_generator,
+    fill_from_content,
+    required_columns,
+)
+from mailmend.repair.declared_tables import GENERATOR, live_table
 
 Names = Mapping[str, str]
 """Columns of a truth by columns of a projection."""
@@ -109,6 +111,8 @@ class Binder:
         """The families of a truth: one for each mirror; what has no other place is in the first."""
         path = (TRUTH, declared.table)
         truth = self.table(path, declared.table, "truth")
+        if truth is not None:
+            truth = read_as_declared(self.misfits, path, declared.null_is, truth)
         found: dict[str, list[Projection]] = {}
         for pair, projection in self._pairs(path, truth, declared.every):
             bound = self.projection(pair, projection)
@@ -116,6 +120,7 @@ class Binder:
                 found.setdefault(projection.kind, []).append(bound)
         if len(found.get(MIRROR, ())) < len(declared.mirrors):
             return ()
+        fill_from_content(self.misfits, path, declared, found)
         return assembled(self.misfits, path, found)
 
     def _pairs(
@@ -183,52 +188,7 @@ class Binder:
         return ElementCell(source=elements.column.name, type=of_one.type, rule=of_one)
 
     def table(self, path: TomlPath, spelling: str, what: str) -> Table | None:
-        """The live table of a name; None where it is not there, or cannot be compared."""
-        if what == VIEW:
-            return self._view(path, spelling)
-        view = self.live.view(spelling)
-        if view is not None:
-            header = f"[{TRUTH}.{toml_key(view.base)}.{VIEW}.{toml_key(spelling)}]"
-            mend = f"The server derives it from its base table: declare it as {header}."
-            self.note(path, f"the {what} {spelling} is a materialised view", mend)
-            return None
-        table = self.live.table(spelling)
-        if table is None or table.name != name_of(spelling):
-            mend = names_instead(spelling, [other.spelling for other in self.live.tables])
-            self.note(path, f"there is no table {spelling}", mend)
-            return None
-        if table.has_counters and what not in (COUNT, GENERATOR):
-            mend = f"A counter is not copied by row. Counters of groups are declared as {COUNT}."
-            self.note(path, f"the {what} {spelling} has counters", mend)
-            return None
-        if not is_plain_name(spelling):
-            mend = "Rows of such a table are not read or written yet: leave it out."
-            self.note(path, f"the name of the table {spelling} needs double quotes", mend)
-            return None
-        return table
-
-    def _view(self, path: TomlPath, spelling: str) -> Table | None:
-        """The columns and key of a materialised view of the truth that the path names."""
-        view = self.live.view(spelling)
-        if view is None or view.name != name_of(spelling):
-            mend = names_instead(spelling, [other.spelling for other in self.live.views])
-            self.note(path, f"there is no materialised view {spelling}", mend)
-            return None
-        base = toml_key(view.base)
-        if name_of(view.base) != name_of(str(path[1])):
-            mend = f"Declare it there: [{TRUTH}.{base}.{VIEW}.{toml_key(spelling)}]"
-            self.note(path, f"{spelling} is a view of {view.base}", mend)
-            return None
-        if not is_plain_name(spelling):
-            mend = "Rows of such a view are not read yet: leave it out."
-            self.note(path, f"the name of the view {spelling} needs double quotes", mend)
-            return None
-        conditions = other_conditions(view)
-        if conditions:
-            mend = "Only views of every row that has a whole key are compared: leave it out."
-            self.note(path, f"{spelling} has the condition {' AND '.join(conditions)}", mend)
-            return None
-        return view.table
+        return live_table(self.misfits, self.live, path, spelling, what)
 
     def projection(self, pair: _Pair, declared: DeclaredProjection) -> Projection | None:
         """A projection; None where something does not fit."""
@@ -263,17 +223,25 @@ class Binder:
         left_out: frozenset[str] = frozenset()
         if isinstance(declared, DeclaredMirror):
             left_out = frozenset(map(name_of, declared.left_out))
-        fed = self._fed(pair, _renames(declared), left_out)
+        renamed = dict(_renames(declared))
+        if isinstance(declared, DeclaredMirror) and declared.fields:
+            given = (declared.fields, pair.table, pair.truth)
+            table, sources = by_fields(self.misfits, pair.path, *given, live=self.live)
+            pair = replace(pair, table=table)
+            renamed |= sources
+        fed = self._fed(pair, renamed, left_out)
         self._check_way_back(pair, fed.values())
-        own = _row_form(pair.table)
+        own = read_as_truth(self.misfits, pair.path, _row_form(pair.table), pair.truth, fed)
         compared = tuple(column for column in own.regular if column.name in fed)
         others = tuple((name, fed[name]) for name in names_of(compared) if fed[name] != name)
         key = _key(own, fed)
         required: tuple[str, ...] = ()
+        kept: tuple[tuple[Verdict, str], ...] = ()
         if isinstance(declared, DeclaredMirror):
-            given = declared.required
-            required = required_columns(self.misfits, pair.path, given, pair.truth)
-        return Mirror(pair.form, own, key, compared, others, required, left_out=left_out)
+            wanted = declared.required
+            required = required_columns(self.misfits, pair.path, wanted, pair.truth)
+            kept = tuple((Verdict(verdict), why) for verdict, why in declared.only_reported)
+        return Mirror(pair.form, own, key, compared, others, required, kept, left_out)
 
     def _mirror_of(self, pair: _Pair, declared: DeclaredMirror) -> Mirror:
         """A mirror of all rows, of some rows, or of the elements of rows."""
@@ -288,11 +256,13 @@ class Binder:
             whole.compared,
             whole.renamed,
             whole.required,
+            whole.kept,
+            whole.left_out,
         )
         if isinstance(declared, DeclaredExplode):
             collection = name_of(declared.column)
-            return ExplodedMirror(*parts, left_out=whole.left_out, only=only, collection=collection)
-        return PartialMirror(*parts, left_out=whole.left_out, only=only)
+            return ExplodedMirror(*parts, only=only, collection=collection)
+        return PartialMirror(*parts, only=only)
 
     def _filter(self, pair: _Pair, declared: DeclaredFilter) -> Filter:
         key = self._key_of(pair, declared)
@@ -404,6 +374,9 @@ class Binder:
             elif column.name not in left_out and source in pair.truth:
                 fed[column.name] = source
                 self._check_types(pair, column, pair.truth.column(source))
+                if column.in_key:
+                    their_column = pair.truth.column(source)
+                    check_key(self.misfits, pair.path, pair.own(column), their_column)
             elif column.in_key:
                 self._note_unfed_key(pair, column)
         return fed
@@ -428,7 +401,7 @@ class Binder:
         mend = f"Rows of {table.spelling} cannot be read or written yet: leave the table out."
         for column in table.columns:
             name = f"{table.spelling}.{column.spelling}"
-            if not is_plain_name(column.spelling):
+            if not is_plain_name(column.name):
                 self.note(path, f"the name of the column {name} needs double quotes", mend)
             if column.mask:
                 self.note(path, f"{name} is masked: a read may give other values", mend)
@@ -494,13 +467,5 @@ UNION_TYPES: Final = ("set<text>", "set<int>", "set<bigint>")
 
 
 def _row_form(table: Table) -> Table:
-    """The table with what belongs to its rows; of a set, null and the empty set are one."""
-    columns = []
-    for column in table.columns:
-        if column.kind is Kind.STATIC:
-            continue
-        if column.type.startswith("set<"):
-            columns.append(replace(column, canonical=Canonical.SET))
-        else:
-            columns.append(column)
-    return table.with_columns(columns)
+    """The table with what belongs to its rows."""
+    return table.with_columns(column for column in table.columns if column.kind is not Kind.STATIC)

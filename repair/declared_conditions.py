@@ -1,10 +1,11 @@
 """Declared conditions bound to a truth, and what of a declaration does not fit. Pure."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from mailmend.model.names import name_of
 from mailmend.model.projections.conditions import (
+    Condition,
     Either,
     Every,
     IsNull,
@@ -15,7 +16,7 @@ from mailmend.model.projections.conditions import (
 )
 from mailmend.model.projections.declarations import DeclaredCondition, DeclaredTest
 from mailmend.model.projections.toml_values import Constant
-from mailmend.model.table import Column, Kind, Table
+from mailmend.model.table import Column, Kind, OtherColumn, Table
 from mailmend.model.texts import names_instead
 from mailmend.model.toml_places import TomlPath
 from mailmend.model.transforms import TEXT_TYPES
@@ -96,15 +97,40 @@ def _parts(
         misfits.note(path, problem, f"Write {_constants_of(column)}.")
         return
     if declared.values:
-        yield OneOf(name, _constants(misfits, path, column, shown, declared.values))
+        yield _one_of(column, _constants(misfits, path, column, shown, declared.values))
     if declared.excluded:
-        yield Not(OneOf(name, _constants(misfits, path, column, shown, declared.excluded)))
+        yield Not(_one_of(column, _constants(misfits, path, column, shown, declared.excluded)))
     if declared.starts:
-        yield StartsWith(name, declared.starts)
+        yield _as_read(column, lambda own: StartsWith(own, declared.starts))
     if declared.starts_not:
-        yield Not(StartsWith(name, declared.starts_not))
+        yield Not(_as_read(column, lambda own: StartsWith(own, declared.starts_not)))
     if declared.null is not None:
         yield IsNull(name, declared.null)
+
+
+def _one_of(column: Column, values: tuple[CellConstant, ...]) -> RowCondition:
+    if column.null_is is False and values in {(True,), (False,)}:
+        return Condition(column.name, value=bool(values[0]))
+    return _as_read(column, lambda own: OneOf(own, values))
+
+
+def _as_read(column: Column, of: Callable[[str], RowCondition]) -> RowCondition:
+    """A condition on what is read of a cell: of a null, on what the null is read as.
+
+    Args:
+        column: the column.
+        of: makes the condition for a column by its name.
+    """
+    own = of(column.name)
+    match column.null_is:
+        case None:
+            return own
+        case OtherColumn(other):
+            return Either((own, Every((IsNull(column.name), of(other)))))
+        case constant if own.holds({column.name: constant}):
+            return Either((own, IsNull(column.name)))
+        case _:
+            return own
 
 
 def _constants(

@@ -1,13 +1,30 @@
 """What a declaration tells of the rows of a truth, bound to a live schema. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from mailmend.model.cql_types import normal_type
 from mailmend.model.names import name_of
-from mailmend.model.projections.declarations import COUNTERS, GENERATORS, REQUIRED
+from mailmend.model.projections.declarations import (
+    CONTENT,
+    COUNTERS,
+    GENERATORS,
+    MIRROR,
+    TRUTH,
+    DeclaredContent,
+    DeclaredMirror,
+    DeclaredTruth,
+)
+from mailmend.model.projections.declared_mirrors import FILLED, REQUIRED
+from mailmend.model.projections.filled_mirror import FilledMirror
+from mailmend.model.projections.partial_mirror import PartialMirror
+from mailmend.model.projections.projection import Mirror, Projection
+from mailmend.model.projections.toml_values import toml_key
 from mailmend.model.table import Kind, Table, is_plain_name
 from mailmend.model.toml_places import TomlPath
+from mailmend.repair.comparable import UUIDS
 from mailmend.repair.declared_conditions import Misfits
+
+_DeclaredContentPair = tuple[DeclaredContent, Projection]
 
 
 def required_columns(
@@ -16,7 +33,7 @@ def required_columns(
     declared: Sequence[str],
     truth: Table,
 ) -> tuple[str, ...]:
-    """The names of columns that a whole row of the truth has; a column that may be null is noted."""
+    """The names of columns that a whole row of the truth has; one that may be null is noted."""
     names = []
     for number, spelling in enumerate(declared):
         place = (*path, REQUIRED, number)
@@ -53,3 +70,93 @@ def check_counters(misfits: Misfits, path: TomlPath, table: Table) -> None:
         problem = f"{table.spelling} has no counters, and only counters have {GENERATORS}"
         mend = f"The rows of its group tell when its {COUNTERS} changed: leave the part out."
         misfits.note((*path, GENERATORS), problem, mend)
+
+
+def fill_from_content(
+    misfits: Misfits,
+    path: TomlPath,
+    declared: DeclaredTruth,
+    found: dict[str, list[Projection]],
+) -> None:
+    """Replace mirrors that are declared so by mirrors that can fill a torn row of the truth."""
+    wanted = {name_of(mirror.table): mirror for mirror in declared.mirrors if mirror.filled}
+    first = True
+    for number, mirror in enumerate(found.get(MIRROR, ())):
+        if isinstance(mirror, PartialMirror) or not isinstance(mirror, Mirror):
+            continue
+        if mirror.table.name in wanted:
+            given = wanted[mirror.table.name]
+            place = (*path, MIRROR, given.table, FILLED)
+            content = _content_of(misfits, place, declared, found, first=first)
+            if content is not None:
+                fills = _fills(misfits, place, given, mirror, content)
+                found[MIRROR][number] = _filling(mirror, fills)
+        first = False
+
+
+def _content_of(
+    misfits: Misfits,
+    place: TomlPath,
+    declared: DeclaredTruth,
+    found: Mapping[str, Sequence[Projection]],
+    *,
+    first: bool,
+) -> _DeclaredContentPair | None:
+    """The content of the truth, and its declaration; None where no mirror is filled from it."""
+    if not declared.contents:
+        problem = f"the truth {declared.table} has no content"
+        header = f"[{TRUTH}.{toml_key(declared.table)}.{CONTENT}.TABLE]"
+        misfits.note(place, problem, f"Declare it: {header}.")
+        return None
+    if not first:
+        problem = "only the first mirror of all rows is filled from the content"
+        misfits.note(place, problem, "Declare this mirror before the others.")
+    for content in found.get(CONTENT, ()):
+        for given in declared.contents:
+            if name_of(given.table) == content.table.name:
+                return given, content
+    return None
+
+
+def _fills(
+    misfits: Misfits,
+    place: TomlPath,
+    declared: DeclaredMirror,
+    mirror: Mirror,
+    found: _DeclaredContentPair,
+) -> tuple[tuple[str, str], ...]:
+    """(column of the truth, column of the content)."""
+    given, content = found
+    truth = mirror.truth
+    if not any(column.type in UUIDS for column in truth.partition):
+        problem = f"no UUID in the partition key of {truth.spelling} tells when a row was made"
+        misfits.note(place, problem, f"A row is filled a day after that: leave {FILLED} out.")
+    renamed = {name_of(source): name_of(own) for own, source in given.renamed}
+    fills = []
+    for number, spelling in enumerate(declared.filled):
+        own = name_of(spelling)
+        theirs = renamed.get(own, own)
+        misfits.check_column((*place, number), theirs, content.table)
+        if own not in truth or theirs not in content.table:
+            continue
+        column = content.table.column(theirs)
+        if normal_type(column.type) != normal_type(truth.column(own).type):
+            shown = f"{content.table.spelling}.{column.spelling} is of type {column.type}"
+            mend = f"Leave it out, or name a column of type {truth.column(own).type}."
+            misfits.note((*place, number), shown, mend)
+        fills.append((own, theirs))
+    return tuple(fills)
+
+
+def _filling(mirror: Mirror, fills: tuple[tuple[str, str], ...]) -> FilledMirror:
+    return FilledMirror(
+        mirror.truth,
+        mirror.table,
+        mirror.key,
+        mirror.compared,
+        mirror.renamed,
+        mirror.required,
+        mirror.kept,
+        mirror.left_out,
+        fills=fills,
+    )

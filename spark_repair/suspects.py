@@ -37,7 +37,7 @@ from mailmend.model.projections.partial_mirror import ExplodedMirror, PartialMir
 from mailmend.model.projections.places import may_be_undemanded
 from mailmend.model.projections.projection import Mirror, Projection
 from mailmend.model.projections.verdicts import Verdict
-from mailmend.model.table import Canonical, Column
+from mailmend.model.table import Column, OtherColumn, names_of
 from mailmend.model.values import CellConstant
 from mailmend.repair.mending.generators import is_numbered
 from mailmend.spark_repair.comparable import key_texts, plain_form
@@ -60,17 +60,16 @@ def canonical(column: Column, sources: Mapping[str, str]) -> Expression:
         sources: the frame's own name for each column of the row that is compared.
     """
     cell = cell_of(sources[column.name])
-    match column.canonical:
-        case Canonical.PLAIN:
-            return plain_form(cell, column.type)
-        case Canonical.FLAG:
-            return sf.coalesce(cell, sf.lit(False))  # noqa: FBT003 - a literal of SQL
-        case Canonical.SET:
-            return sf.sort_array(sf.coalesce(cell, sf.array().cast(f"array<{_element(column)}>")))
-        case Canonical.NUMBER:
-            return sf.coalesce(cell.cast("long"), sf.lit(0).cast("long"))
-        case Canonical.THREAD:
-            return sf.coalesce(cell, cell_of(sources["messageid"]))
+    if column.is_set:
+        return sf.sort_array(sf.coalesce(cell, sf.array().cast(f"array<{_element(column)}>")))
+    form = plain_form(cell, column.type)
+    match column.null_is:
+        case None:
+            return form
+        case OtherColumn(other):
+            return sf.coalesce(form, plain_form(cell_of(sources[other]), column.type))
+        case constant:
+            return sf.coalesce(form, plain_form(sf.lit(_constant(constant)), column.type))
 
 
 def _element(column: Column) -> str:
@@ -88,7 +87,7 @@ def fingerprints(columns: Sequence[Column], sources: Mapping[str, str]) -> tuple
     plain = []
     for column in columns:
         form = canonical(column, sources)
-        if column.canonical is Canonical.FLAG:
+        if isinstance(column.null_is, bool):
             flags.append(form)
         else:
             plain.append(form)
@@ -179,7 +178,8 @@ def bit(place: int) -> Expression:
 
 def _sources(mirror: Mirror) -> dict[str, str]:
     theirs = mirror.truth_names
-    return {column.name: theirs.get(column.name, column.name) for column in mirror.compared}
+    names = names_of((*mirror.table.key, *mirror.compared))
+    return {name: theirs.get(name, name) for name in names}
 
 
 def unnested(mirror: Mirror, rows: DataFrame) -> DataFrame:
@@ -235,7 +235,8 @@ def placed_frame(family: Family, projection: Mirror | Filter, rows: DataFrame) -
     one = sf.lit(0).cast("long")
     two = one
     if compared is not None:
-        one, two = fingerprints(compared, {column.name: column.name for column in compared})
+        names = names_of((*projection.table.key, *compared))
+        one, two = fingerprints(compared, {name: name for name in names})
     return rows.select(
         *_keys_as_in_truth(projection),
         sf.lit(0).alias(TRUTHS),

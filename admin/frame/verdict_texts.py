@@ -82,7 +82,10 @@ _ROWS_MENDED_WITH: Final[Mapping[Verdict, str]] = dict.fromkeys(
 )
 """The same of the rows of mailboxes."""
 
-_TABLES_MENDED_WITH: Final[Mapping[Verdict, str]] = {**_ROWS_MENDED_WITH, Verdict.TORN: " --torn accept"}
+_TABLES_MENDED_WITH: Final[Mapping[Verdict, str]] = {
+    **_ROWS_MENDED_WITH,
+    Verdict.TORN: " --torn accept",
+}
 """The same of declared tables."""
 
 _TABLES_MENDED_WITH: Final[Mapping[Verdict, str]] = {
@@ -176,7 +179,8 @@ def next_command(
     mended_with = _MENDED_WITH
     if not scope.is_mail:
         mended_with = _TABLES_MENDED_WITH
-    if verdict not in mended_with or not scope.repair:
+    is_left = scope.is_only_reported(projection, verdict)
+    if is_left or verdict not in mended_with or not scope.repair:
         return ""
     return f"mailmend {scope.repair}{asked}{mended_with[verdict]} --dry-run"
 

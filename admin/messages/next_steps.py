@@ -93,7 +93,7 @@ _NEEDS_OTHER_OPTIONS: Final = frozenset({Why.NEEDS_DANGLING, Why.NEEDS_ONLY, Why
 _NEEDS_NEW_VIEW: Final = frozenset({Why.CANNOT_BE_TOUCHED, Why.NEEDS_NEW_VIEW})
 """Why rows of a view stay as they are until the view is built anew."""
 
-_NEVER_MENDED: Final = _NEEDS_OTHER_OPTIONS | _NEEDS_NEW_VIEW | {Why.NO_PATH}
+_NEVER_MENDED: Final = _NEEDS_OTHER_OPTIONS | _NEEDS_NEW_VIEW | {Why.ONLY_REPORTED}
 """Why a second repair with the same options leaves what the first one left."""
 
 
@@ -118,7 +118,7 @@ def _repair_of_found(summary: RepairResult, asked: str, scope: RunScope) -> list
     if lines:
         return lines
     if by_repair[None]:
-        others[Why.NO_PATH] = by_repair[None]
+        others[Why.ONLY_REPORTED] = by_repair[None]
     whys = [f"{why.value} ({number:,})" for why, number in others.items()]
     if not whys:
         return []

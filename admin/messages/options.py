@@ -102,21 +102,24 @@ WHAT_DEFAULT: Final = "all"
 PROJECTIONS_FILE: Final = option(
     "--projections",
     "A file (TOML) that declares tables and what follows from them: looked at instead of mail. "
-    "james: James's other tables, as far as a rule can tell their rows.",
+    "james: James's other tables, as far as a rule can tell their rows; mail: its messages and "
+    "mailboxes, as a file declares them.",
     type=FILE,
     metavar="FILE",
 )
 PROJECTIONS_NEEDED: Final = option(
     "--projections",
-    "A file (TOML) that declares tables and what follows from them; james: James's other tables.",
+    "A file (TOML) that declares tables and what follows from them; james: James's other tables; "
+    "mail: its messages and mailboxes.",
     type=FILE,
     metavar="FILE",
     required=True,
 )
 TORN_TABLES: Final = option(
     "--torn",
-    "What rows of truth are that lack a required column: accept takes them as whole.",
-    type=click.Choice(["report", "accept"]),
+    "What rows are that lack columns: accept takes rows of truth without a required column as "
+    "whole; fill writes what their content has of them, as far as the file says so.",
+    type=click.Choice(["report", "accept", "fill"]),
     default="report",
 )
 NOT_FOR_TABLES: Final = ("without", "anonymous", "blobs", "broker", "missing")

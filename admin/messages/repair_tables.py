@@ -28,7 +28,8 @@ REPAIR_TABLES: Final = Command(
     about="""The file declares a source of truth, and what follows from it. The repair reads every
     table once, waits, looks at every suspect again, keeps what it overwrites (see `mailmend
     undo`), and writes with a timestamp from before its scan, so that changes in the meantime win.
-    Only the tables that follow are written. A fix expires with its row of truth.
+    Only the tables that follow are written, but with --torn fill or --touch-base. A fix expires
+    with its row of truth.
 
     Contents are only reported, unless an option asks for more. With --leaks collect, content that
     no row of truth names is removed. With --orphans quarantine, rows of truth without content are

@@ -269,6 +269,49 @@ follows from it, until `--torn accept` takes such rows as whole. Filters, sets a
 the mirror with which they are looked at. Another mirror of the same truth has its own `required`. A
 column of the key is never null; the null of a collection is the empty one: both are refused.
 
+```toml
+[truth.notes.mirror.notes_by_owner]
+required = ["title", "size"]
+filled_from_content = ["size"]
+only_reported = { WITHDRAW = "an owner may have left" }
+
+[truth.notes.content.note_bodies]
+renamed = { bytes = "size" }
+
+[truth.notes.mirror.places]
+fields = { address = { city = "city", street = "street" } }
+```
+
+`filled_from_content` names required columns that the content of the truth has too; `renamed` of the
+content names a column of another name. `--torn fill` writes what a row of the truth lacks, on
+condition that the row is as it was seen, and only where the row of the mirror names it: the rest of
+a deleted row has no such row. A row is filled a day after it was made, which a UUID of version 1 in
+the truth's partition key tells; an undo empties its cells again. Such a mirror has every row, and
+is the first mirror of its truth.
+
+`only_reported` names verdicts (PROJECT, AMEND, WITHDRAW) that a repair leaves, each with the reason
+that findings show. They are drift all the same: a check ends with exit code 1.
+
+`fields` names a column of a frozen user type, and the truth's column behind each of its fields. All
+fields are named: the column is written whole.
+
+```toml
+[truth.tasks]
+null_is = { done = false, size = 0, thread = { column = "message" } }
+
+[truth.tasks.mirror.tasks_by_owner]
+
+[truth.tasks.filter.open_tasks]
+when = { done = false }
+```
+
+Where programs read a null as a value, `null_is` of the truth tells which: a constant, or another
+column of the same row. A null and that value are then the same in the truth and in its copies, and
+a condition tests what is read: `done = false` holds for null, too. The other column is of the same
+type, and is in each copy; its own null is null. `null = true` tests the cell itself, a transform
+takes the cell as it is, and a `max` or `min` passes over null. A fix writes the cell of the truth
+as it is. The null of a key has no row: give a column of a key a default with `computed`.
+
 ## Names
 
 A name is written as in CQL. Without double quotes its case has no effect. A name in double quotes
@@ -281,7 +324,7 @@ _RULES: Final = """\
 Every column that both tables have, unless `left_out` names it. A column of the projection without a
 column of the truth is read for before-images, and is neither compared nor written;
 `projections verify` names such columns. Of a set that is not frozen, null and the empty set are
-one. A null list or map is the same as an empty one, because
+one. What else a null is, `null_is` tells. A null list or map is the same as an empty one, because
 Cassandra keeps neither.
 
 ## What is refused
@@ -301,6 +344,10 @@ instead.
 | a table with counters that is not a `count` | a counter has no write time |
 | a filter with columns outside its key | such a row is a copy, a `mirror` |
 | a required column of the key, or a collection | no such column tells a whole row |
+| `filled_from_content` without a content, or a UUID in the truth's key | no row tells all |
+| fields of a user type that is not frozen, or not all fields | the column is written whole |
+| a `null_is` of a column of a key | a row with a null in its key is not there |
+| a `null_is` by a column that a copy does not hold | the copy alone has to tell what is read |
 | a generator with another key than its counters | it has to have a row for each group |
 | generators of a number that is no counter | a value has a write time, which tells of a change |
 | a union of other sets than text, int or bigint | both engines have to gather its elements |
@@ -313,8 +360,13 @@ instead.
 
 ## What is not there yet
 
-A table is one projection: it has no number and maximum at once. A declaration of mail exists in
-Python only (`model/catalog/mail.py`).
+A table is one projection: it has no number and maximum at once.
+
+## Files that mailmend has
+
+`mail` and `james` are names of such files, where no file of that name is there. `mail` declares
+James's messages and mailboxes (`projections show mail`); `mailmend check` looks at them by the same
+rules, in older generations of James's tables too. `james` declares other tables of James.
 """
 
 

@@ -17,6 +17,7 @@ from mailmend.admin.frame.values import fields_json
 from mailmend.cql.introspect import live_schema
 from mailmend.model.catalog.james_projections import JAMES, JAMES_TEXT, in_keyspace
 from mailmend.model.catalog.james_tables import SCHEMA_VERSION
+from mailmend.model.catalog.mail_projections import MAIL, MAIL_TEXT
 from mailmend.model.errors import ExitCode, WrongUse
 from mailmend.model.keyspace import Schema
 from mailmend.model.operations import Level, Scan
@@ -33,6 +34,7 @@ from mailmend.model.projections.declarations import (
     EXPLODE,
     FILTER,
     MIRROR,
+    TRUTH,
     UNION,
     VIEW,
     Declaration,
@@ -52,20 +54,27 @@ from mailmend.repair.unseen import Unseen, unseen_by
 FILE_ARGUMENT: Final = click.Argument(["file"], type=FILE, metavar="FILE")
 
 
+_SHIPPED: Final[Mapping[str, str]] = {JAMES: JAMES_TEXT, MAIL: MAIL_TEXT}
+"""The files that mailmend has itself, by their names."""
+
+
 def is_james(declared: Path | Declaration | None) -> bool:
     """Whether it names the declaration of James's own tables, and no file of that name."""
     return isinstance(declared, Path) and str(declared) == JAMES and not declared.exists()
 
 
 def declared_in(file: Path) -> DeclarationFile:
-    """What a file of projections declares, and where; `james` is the file of James's own tables.
+    """What a file of projections declares, and where; two names are files of mailmend itself.
+
+    `james` is the file of James's other tables, `mail` the file of its messages and mailboxes.
 
     Raises:
         WrongUse: it cannot be read.
         BadDeclaration: it is not a file of projections.
     """
-    if is_james(file):
-        return read_file(JAMES_TEXT, JAMES)
+    shipped = _SHIPPED.get(str(file))
+    if shipped is not None and not file.exists():
+        return read_file(shipped, str(file))
     try:
         with file.open(encoding="utf-8") as stream:
             text = stream.read(FILE_CHARACTERS_MAX + 1)
@@ -288,7 +297,11 @@ def show(file: Path, *, mermaid: bool = False) -> ShowResult:
 def show_document(result: ShowResult) -> Document:
     rows = []
     found = []
+    truths = []
     for truth in result.declaration.truths:
+        if truth.null_is:
+            rows.append((truth.table, TRUTH, "", "", truth.null_line))
+            truths.append({"truth": truth.table, "lines": [truth.null_line]})
         for projection in truth.every:
             renamed = dict(projection.renamed)
             pairs = ", ".join(f"{own} = {source}" for own, source in renamed.items())
@@ -296,7 +309,12 @@ def show_document(result: ShowResult) -> Document:
             rows.append((truth.table, projection.kind, projection.table, pairs, "; ".join(lines)))
             named = {"truth": truth.table, "kind": projection.kind, "table": projection.table}
             found.append({**named, "renamed": renamed, "lines": lines})
-    json = {"file": str(result.file), "projections": found, "text": result.declaration.text}
+    json = {
+        "file": str(result.file),
+        "truths": truths,
+        "projections": found,
+        "text": result.declaration.text,
+    }
     if result.mermaid:
         return Document(json, (Verbatim(flowchart(result.declaration)),))
     columns = ("truth", "kind", "projection", "renamed", "rule")
@@ -378,7 +396,8 @@ SHOW: Final = Command(
     options=(FILE_ARGUMENT, flag("--mermaid", "Draw a flowchart of Mermaid instead of a table.")),
     examples="""
         mailmend projections show shop.toml
-        mailmend projections show shop.toml --mermaid > shop.mmd""",
+        mailmend projections show shop.toml --mermaid > shop.mmd
+        mailmend projections show mail""",
     exits="0 it was shown, 2 wrong use, or the file cannot be used.",
 )
 INIT: Final = Command(

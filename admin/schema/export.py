@@ -164,7 +164,7 @@ def _ordered(known: Iterable[Column], live: Iterable[Column]) -> Iterator[Column
     there = {name_of(column.spelling): column for column in live}
     for column in known:
         if present := there.pop(column.name, None):
-            yield replace(present, spelling=column.spelling, canonical=column.canonical)
+            yield replace(present, spelling=column.spelling, null_is=column.null_is)
     yield from there.values()
 
 

@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from mailmend.model.catalog.purposes import CANONICAL, purpose_of, why_compacted
+from mailmend.model.catalog.purposes import null_text, purpose_of, why_compacted
 from mailmend.model.projections.conditions import RowCondition
 from mailmend.model.projections.family import Counts, Family, Filter, Union
 from mailmend.model.projections.projection import Mirror, Projection
-from mailmend.model.table import Canonical, Column, Compaction, Kind, Table, UserType, names_of, spellings
+from mailmend.model.table import Column, Compaction, Kind, Table, UserType, names_of, spellings
 
 _HEAD = ("column", "type", "key", "compared", "what it is")
 _KEY_PARTS = {Kind.PARTITION: "partition", Kind.CLUSTERING: "clustering", Kind.STATIC: "static", Kind.REGULAR: ""}
@@ -117,8 +117,9 @@ def _compared(column: Column, table: Table, families: tuple[Family, ...]) -> str
     for family in families:
         if table.name in {family.truth.name, family.mirror.table.name}:
             compared.update(names_of(family.mirror.compared))
-    if column.canonical is not Canonical.PLAIN or column.name in compared:
-        return CANONICAL[column.canonical]
+        compared.update(union.column for union in family.unions if union.table.name == table.name)
+    if column.null_is is not None or column.name in compared:
+        return null_text(column, table)
     return ""
 
 

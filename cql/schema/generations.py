@@ -24,7 +24,7 @@ from mailmend.model.catalog.mail import (
 from mailmend.model.catalog.mail_queue import JAMES_QUEUE_TABLES, OWN_QUEUE_TABLES, QUEUE_TABLES
 from mailmend.model.keyspace import Schema, all_but
 from mailmend.model.names import name_of
-from mailmend.model.table import Canonical, Column, Table, columns, names_of
+from mailmend.model.table import Column, Table, columns, names_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def _instead(schema: Schema, gone: Container[str], tables: tuple[Table, ...]) ->
     return Schema(schema.types, (*all_but(schema.tables, gone), *tables))
 
 
-FLAG_USER = Column("flagUser", "boolean", canonical=Canonical.FLAG)
+FLAG_USER = Column("flagUser", "boolean", null_is=False)
 """Whether a message carries any user flag; gone since JAMES-4225."""
 
 _MIME = columns(

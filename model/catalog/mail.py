@@ -17,8 +17,8 @@ from mailmend.model.projections.conditions import Condition
 from mailmend.model.projections.family import Content, Counts, Family, Filter, Union, projections_of
 from mailmend.model.projections.filled_mirror import FilledMirror
 from mailmend.model.projections.projection import Mirror, Projection
-from mailmend.model.projections.verdicts import Verdict, Why
-from mailmend.model.table import Canonical, Column, Compaction, Table, UserType, columns
+from mailmend.model.projections.verdicts import Verdict
+from mailmend.model.table import Column, Compaction, OtherColumn, Table, UserType, columns
 
 TWCS_MESSAGES = Compaction(
     "TimeWindowCompactionStrategy", {"compaction_window_unit": "DAYS", "compaction_window_size": "30"}
@@ -44,14 +44,14 @@ MESSAGE_COMPACTIONS: Mapping[CompactionChoice, Compaction] = {
 }
 
 _FLAGS = tuple(
-    Column(f"flag{name}", "boolean", canonical=Canonical.FLAG)
+    Column(f"flag{name}", "boolean", null_is=False)
     for name in ("Answered", "Deleted", "Draft", "Flagged", "Recent", "Seen")
 )
 _METADATA = (
-    Column("threadId", "timeuuid", canonical=Canonical.THREAD),
-    Column("modSeq", "bigint", canonical=Canonical.NUMBER),
+    Column("threadId", "timeuuid", null_is=OtherColumn("messageid")),
+    Column("modSeq", "bigint", null_is=0),
     *_FLAGS,
-    Column("userFlags", "set<text>", canonical=Canonical.SET),
+    Column("userFlags", "set<text>"),
     *columns(
         "",
         regular="internalDate timestamp, save_date timestamp, bodyStartOctet int, fullContentOctets bigint, "
@@ -130,7 +130,7 @@ MESSAGE_DELETED = Table(
 )
 APPLICABLE_FLAG = Table(
     "applicableFlag",
-    (*columns("mailboxId timeuuid"), Column("userFlags", "set<text>", canonical=Canonical.SET)),
+    columns("mailboxId timeuuid", regular="userFlags set<text>"),
     comment="User flags seen in each mailbox; append only",
     compaction=SIZE_TIERED,
     options=cached(10),
@@ -221,7 +221,7 @@ MESSAGES = Family(
     ),
     content=Content(IMAP_UID, MESSAGE_V3, (("messageid", "messageid"),)),
 )
-"""The truth `imapUidTable` with all its projections."""
+"""The truth `imapUidTable` with all its projections; `model.catalog.mail_projections` as values."""
 
 _MAILBOX_READ = MAILBOX.with_columns(
     columns("id timeuuid", regular="mailboxbase.namespace text, mailboxbase.user text, name text, uidvalidity bigint")
@@ -236,7 +236,7 @@ PATHS = Family(
         compared=_MAILBOX_READ.regular,
         renamed=(("mailboxbase.namespace", "namespace"), ("mailboxbase.user", "user"), ("name", "mailboxname")),
         required=("uidvalidity",),
-        kept=((Verdict.WITHDRAW, Why.NO_PATH),),
+        kept=((Verdict.WITHDRAW, "no path is registered for this mailbox"),),
     )
 )
 """The truth `mailboxPathV3` with its projection `mailbox`.

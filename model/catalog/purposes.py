@@ -9,7 +9,8 @@ from typing import Final
 
 from mailmend.model.catalog.james_tables import LEVELED, SIZE_TIERED
 from mailmend.model.catalog.mail import TWCS_MESSAGES
-from mailmend.model.table import Canonical, Compaction, Table
+from mailmend.model.table import Column, Compaction, OtherColumn, Table
+from mailmend.model.values import constant_text
 
 _ANYWHERE: Final[Mapping[str, str]] = {
     "messageid": "the message",
@@ -318,15 +319,6 @@ _IN_TABLE: Final[Mapping[str, Mapping[str, str]]] = {
     },
 }
 
-CANONICAL: Final[Mapping[Canonical, str]] = {
-    Canonical.PLAIN: "as it is",
-    Canonical.FLAG: "null is false",
-    Canonical.SET: "null is the empty set",
-    Canonical.THREAD: "null is the message's id",
-    Canonical.NUMBER: "null is 0",
-}
-"""The text for each way in which two cells are compared."""
-
 _TIME_WINDOWS: Final = "TimeWindowCompactionStrategy"
 _MESSAGES_WHY: Final = (
     "wide windows, since old messages still change their flags: what is written late is read from several SSTables, "
@@ -349,6 +341,19 @@ def purpose_of(table: str, column: str) -> str:
     """What a column is for; table and column in any case; "" where unknown."""
     name = column.lower()
     return _IN_TABLE.get(table.lower(), {}).get(name) or _ANYWHERE.get(name, "")
+
+
+def null_text(column: Column, table: Table) -> str:
+    """What a null of a compared column is compared as."""
+    if column.is_set:
+        return "null is the empty set"
+    match column.null_is:
+        case None:
+            return "as it is"
+        case OtherColumn(name):
+            return f"null is {table.column(name).spelling}"
+        case constant:
+            return f"null is {constant_text(constant)}"
 
 
 def why_compacted(table: Table) -> str:

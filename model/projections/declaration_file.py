@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 
 from mailmend.model.file_forms import FileForm
 from mailmend.model.names import name_of, spelled
+from mailmend.model.projections.declaration_conditions import condition_in
 from mailmend.model.projections.declaration_form import (
     BOUNDS_FORMS,
     CONTENT_FORM,
@@ -21,7 +22,8 @@ from mailmend.model.projections.declaration_form import (
     FILE_FORM,
     FILTER_FORM,
     MIRROR_FORM,
-    TEST_FORM,
+    NULL_FORM,
+    REPORTED_FORM,
     TRUTH_FORM,
     UNION_FORM,
     VIEW_FORM,
@@ -44,11 +46,7 @@ from mailmend.model.projections.declarations import (
     MAX,
     MIN,
     MIRROR,
-    NOT,
-    NULL,
     RENAMED,
-    REQUIRED,
-    TEST_MEND,
     UNION,
     VALUE,
     VIEW,
@@ -63,11 +61,20 @@ from mailmend.model.projections.declarations import (
     DeclaredMax,
     DeclaredMin,
     DeclaredMirror,
-    DeclaredTest,
     DeclaredTruth,
     DeclaredUnion,
     DeclaredView,
 )
+from mailmend.model.projections.declared_mirrors import (
+    FIELDS,
+    FIELDS_MEND,
+    FILLED,
+    ONLY_REPORTED,
+    REPORTED_MEND,
+    REQUIRED,
+    FieldSources,
+)
+from mailmend.model.projections.declared_nulls import NULL_IS, NULL_MEND, DeclaredNull
 from mailmend.model.projections.declared_transforms import (
     COMPUTED_MEND,
     DEFAULT,
@@ -77,7 +84,7 @@ from mailmend.model.projections.declared_transforms import (
     DeclaredTransform,
     Given,
 )
-from mailmend.model.projections.toml_values import Constant
+from mailmend.model.table import OtherColumn
 from mailmend.model.texts import Place, names_instead, place_of
 from mailmend.model.toml_places import TomlPath, offset_at, toml_offsets
 
@@ -201,10 +208,11 @@ def _truth(node: Node) -> DeclaredTruth | None:
     minima = tuple(_each(parts, MIN, _bounds(DeclaredMin)))
     explodes = tuple(_each(parts, EXPLODE, _explode))
     views = tuple(_each(parts, VIEW, _view))
+    null_is = tuple(_nulls(parts))
     if node.source.refused or table is None:
         return None
     groups = (unions, counts, contents, maxima, minima)
-    copies: Any = {"explodes": explodes, "views": views}
+    copies: Any = {"explodes": explodes, "views": views, "null_is": null_is}
     return node.made(lambda: DeclaredTruth(table, mirrors, filters, *groups, **copies))
 
 
@@ -214,11 +222,58 @@ def _each(parts: Mapping[str, Node], kind: str, read: Callable[[Node], T | None]
         yield from parts[kind].each(kind, read)
 
 
+def _nulls(parts: Mapping[str, Node]) -> Iterator[tuple[str, DeclaredNull]]:
+    if NULL_IS not in parts:
+        return
+    for pair in parts[NULL_IS].below(NULL_IS, NULL_MEND):
+        name = pair.cql_name(pair.name, "column name")
+        given = _null_of(pair)
+        if name is not None and given is not None:
+            yield name, given
+
+
+def _null_of(node: Node) -> DeclaredNull | None:
+    """What the null of a column is read as; None where it is refused."""
+    match node.value:
+        case bool() | int() | str():
+            return node.value
+        case dict():
+            parts = node.parts(NULL_FORM)
+            if COLUMN in parts:
+                name = parts[COLUMN].cql_name(parts[COLUMN].value, "column name")
+                if name is not None:
+                    return OtherColumn(name)
+            elif len(parts) == len(node.value):
+                node.note(f"the null of {node.name} is read as nothing", NULL_MEND)
+        case _:
+            problem = f"the null of {node.name} is neither a constant nor another column"
+            node.note(problem, NULL_MEND)
+    return None
+
+
 def _mirror(node: Node) -> DeclaredMirror | None:
     table, parts = _begun(node, MIRROR_FORM)
     renamed = _renamed(parts)
     rules = _mirror_rules(parts)
+    rules["filled"] = _listed_names(parts, FILLED)
+    rules["fields"] = tuple(_fields(parts))
     return node.made(lambda: DeclaredMirror(table, renamed, **rules))
+
+
+def _fields(parts: Mapping[str, Node]) -> Iterator[tuple[str, FieldSources]]:
+    """Columns of user types, each with its fields."""
+    if FIELDS not in parts:
+        return
+    for node in parts[FIELDS].below(FIELDS, FIELDS_MEND):
+        column = node.cql_name(node.name, "column name")
+        fields = []
+        for pair in node.below(node.name, FIELDS_MEND):
+            name = pair.cql_name(pair.name, "field name")
+            source = pair.cql_name(pair.value, "column name")
+            if name is not None and source is not None:
+                fields.append((name, source))
+        if column is not None and (fields or not node.source.refused):
+            yield column, tuple(fields)
 
 
 def _mirror_rules(parts: Mapping[str, Node]) -> dict[str, Any]:
@@ -228,7 +283,19 @@ def _mirror_rules(parts: Mapping[str, Node]) -> dict[str, Any]:
         "left_out": _listed_names(parts, LEFT_OUT),
         "when": _when(parts),
         "required": _listed_names(parts, REQUIRED),
+        "only_reported": tuple(_reported(parts)),
     }
+
+
+def _reported(parts: Mapping[str, Node]) -> Iterator[tuple[str, str]]:
+    """Verdicts that are left, each with the reason."""
+    if ONLY_REPORTED not in parts:
+        return
+    for verdict, node in parts[ONLY_REPORTED].parts(REPORTED_FORM).items():
+        if isinstance(node.value, str):
+            yield verdict, node.value
+        else:
+            node.note(f"the reason of {verdict} is not a text", REPORTED_MEND)
 
 
 def _explode(node: Node) -> DeclaredExplode | None:
@@ -257,7 +324,7 @@ def _explode(node: Node) -> DeclaredExplode | None:
 def _when(parts: Mapping[str, Node]) -> DeclaredCondition:
     if WHEN not in parts:
         return EVERY_ROW
-    return _condition(parts[WHEN])
+    return condition_in(parts[WHEN])
 
 
 def _listed_names(parts: Mapping[str, Node], part: str, of: str = "column") -> tuple[str, ...]:
@@ -292,7 +359,7 @@ def _count(node: Node) -> DeclaredCount | None:
     if COUNTERS in parts:
         for counter in parts[COUNTERS].below(COUNTERS, COUNTERS_MEND):
             name = counter.cql_name(counter.name, "column name")
-            when = _condition(counter)
+            when = condition_in(counter)
             if name is not None:
                 counters.append((name, when))
     if not counters and node.source.refused:
@@ -423,90 +490,3 @@ def _names(node: Node, of: str) -> Iterator[str]:
         name = item.cql_name(item.value, f"{of} name")
         if name is not None:
             yield name
-
-
-def _condition(node: Node) -> DeclaredCondition:
-    """A condition; of one that is refused, what could be read."""
-    if isinstance(node.value, list):
-        alternatives = [tuple(_tests(item)) for item in node.items("", "")]
-    else:
-        alternatives = [tuple(_tests(node))]
-    made = node.made(lambda: DeclaredCondition(tuple(alternatives)))
-    return made or EVERY_ROW
-
-
-def _tests(node: Node) -> Iterator[DeclaredTest]:
-    for test in node.below("a condition", TEST_MEND):
-        column = test.cql_name(test.name, "column name")
-        made = None
-        if column is not None:
-            made = _test(test, column)
-        if made is not None:
-            yield made
-
-
-def _test(node: Node, column: str) -> DeclaredTest | None:
-    match node.value:
-        case dict(keys) if keys:
-            return _keyed_test(node, column)
-        case list():
-            values = tuple(_constants(node))
-            return node.made(lambda: DeclaredTest(column, values))
-        case bool() | int() | str():
-            return DeclaredTest(column, (node.value,))
-        case _:
-            problem = f"{node.name} is compared with neither a text, a number nor a boolean"
-            node.note(problem, TEST_MEND)
-            return None
-
-
-def _keyed_test(node: Node, column: str) -> DeclaredTest | None:
-    """The test of a table of keys; None where a key is refused."""
-    parts = node.parts(TEST_FORM)
-    attributes = {part.name: part.attribute or part.name for part in TEST_FORM.parts}
-    found: dict[str, Any] = {}
-    for key, part in parts.items():
-        if key == NULL:
-            found[key] = _null(part)
-        else:
-            found[attributes[key]] = _one_or_more(part)
-    if None in found.values() or len(parts) < len(node.value):
-        return None
-    return node.made(lambda: DeclaredTest(column, **found))
-
-
-def _null(node: Node) -> bool | None:
-    if isinstance(node.value, bool):
-        return node.value
-    node.note(f"{NULL} is neither true nor false", f"Write {{ {NULL} = true }}.")
-    return None
-
-
-def _one_or_more(node: Node) -> tuple[Constant, ...] | None:
-    """The constants of a key, which may be one without a list; None where one is refused."""
-    key = node.name
-    kinds: tuple[type, ...] = (str,)
-    wanted = "a text"
-    if key == NOT:
-        kinds = (bool, int, str)
-        wanted = "a text, a whole number or a boolean"
-    mend = f'Write {{ {key} = "one" }} or {{ {key} = ["one", "other"] }}.'
-    values = node.value
-    if not isinstance(values, list):
-        values = [values]
-    if not values:
-        node.note(f"{key} has an empty list", mend)
-    for value in values:
-        if not isinstance(value, kinds):
-            node.note(f"a value of {key} is not {wanted}: {value!r}", mend)
-    if not values or not all(isinstance(value, kinds) for value in values):
-        return None
-    return tuple(values)
-
-
-def _constants(node: Node) -> Iterator[Constant]:
-    for item in node.items("", TEST_MEND):
-        if isinstance(item.value, bool | int | str):
-            yield item.value
-        else:
-            item.note("a value is neither a text, a whole number nor a boolean", TEST_MEND)

@@ -37,7 +37,6 @@ from mailmend.model.projections.declarations import (
     NOT,
     NULL,
     RENAMED,
-    REQUIRED,
     STARTS,
     STARTS_NOT,
     TRUTH,
@@ -46,6 +45,14 @@ from mailmend.model.projections.declarations import (
     VIEW,
     WHEN,
 )
+from mailmend.model.projections.declared_mirrors import (
+    FIELDS,
+    FILLED,
+    ONLY_REPORTED,
+    REPORTED,
+    REQUIRED,
+)
+from mailmend.model.projections.declared_nulls import NULL_IS
 from mailmend.model.projections.declared_transforms import (
     BUCKETS,
     BUCKETS_MAX,
@@ -164,11 +171,41 @@ _LEFT_OUT: Final = FilePart(
 _REQUIRED: Final = FilePart(
     REQUIRED,
     {**list_schema(NAME.schema), "uniqueItems": True},
-    "Columns of the truth that every insert writes. A row of the truth that lacks one is TORN: it is reported.",
+    "Columns of the truth that every insert writes. A row of the truth that lacks one is TORN.",
+)
+_REASON: Final[JsonSchema] = {"type": "string", "pattern": r"^.*\S.*$"}
+REPORTED_FORM: Final = FileForm(
+    what="a list of verdicts",
+    parts=tuple([FilePart(verdict, _REASON, f"Why a {verdict} is left.") for verdict in REPORTED]),
+    meaning="Verdicts that a repair leaves, each with the reason that a person reads.",
+)
+_ONLY_REPORTED: Final = FilePart(
+    ONLY_REPORTED,
+    defined(ONLY_REPORTED),
+    'Verdicts that a repair leaves, each with the reason: `{ WITHDRAW = "a person decides" }`.',
 )
 MIRROR_FORM: Final = FileForm(
     what="a mirror",
-    parts=(_RENAMED, _COMPUTED, _WHEN, _LEFT_OUT, _REQUIRED),
+    parts=(
+        _RENAMED,
+        _COMPUTED,
+        _WHEN,
+        _LEFT_OUT,
+        _REQUIRED,
+        FilePart(
+            FILLED,
+            {**list_schema(NAME.schema), "uniqueItems": True},
+            "Required columns that the truth's content has too: `--torn fill` writes them into a "
+            "row of the truth that lacks them.",
+        ),
+        FilePart(
+            FIELDS,
+            by_name({**by_name(NAME.schema, NAME), "minProperties": 1}, NAME),
+            "Of a column of a frozen user type, the truth's column behind each field: "
+            '`{ address = { city = "city", street = "street" } }`.',
+        ),
+        _ONLY_REPORTED,
+    ),
     meaning="One row for each row of the truth, with the columns that both tables have.",
 )
 EXPLODE_FORM: Final = FileForm(
@@ -187,6 +224,7 @@ EXPLODE_FORM: Final = FileForm(
         _WHEN,
         _LEFT_OUT,
         _REQUIRED,
+        _ONLY_REPORTED,
     ),
     meaning="One row for each element of a collection of each row of the truth.",
     required=(COLUMN,),
@@ -259,6 +297,12 @@ VIEW_FORM: Final = FileForm(
     what="a view",
     meaning="A materialised view of the truth, as its schema says. The server writes its rows.",
 )
+NULL_FORM: Final = FileForm(
+    what="another column",
+    parts=(FilePart(COLUMN, NAME, "The column of the same row whose cell is read instead."),),
+    meaning="What a null cell is read as, where it is no constant.",
+    required=(COLUMN,),
+)
 TRUTH_FORM: Final = FileForm(
     what="a truth",
     parts=(
@@ -271,6 +315,12 @@ TRUTH_FORM: Final = FileForm(
         FilePart(MIN, by_name(defined(MIN), NAME), "Smallest values, by table name."),
         FilePart(CONTENT, by_name(defined(CONTENT), NAME), "Needed rows, by table name."),
         FilePart(VIEW, by_name(defined(VIEW), NAME), "Materialised views, by name."),
+        FilePart(
+            NULL_IS,
+            by_name({"anyOf": [_CONSTANT, defined(NULL_IS)]}, NAME),
+            "What a null is read as, by column: `{ done = false, thread = { column = "
+            '"message" } }`. Of the columns that follow from it too.',
+        ),
     ),
     meaning="A table that is right by definition, and the tables that follow from it.",
 )
@@ -291,14 +341,17 @@ FORMS: Final[Mapping[str, FileForm]] = {
     CONTENT: CONTENT_FORM,
     VIEW: VIEW_FORM,
     TEST: TEST_FORM,
+    NULL_IS: NULL_FORM,
+    ONLY_REPORTED: REPORTED_FORM,
 }
-"""The forms of the tables of a file, by the words in their headers; a test has no header."""
+"""The forms of the tables of a file, by the words in their headers; a form of a value has none."""
 
 
 def declaration_schema() -> JsonSchema:
     """The JSON schema of a file of projections as TOML reads it, of draft 2020-12."""
     forms: dict[str, JsonSchema] = {word: form.schema for word, form in FORMS.items()}
-    forms[TRUTH] = {**forms[TRUTH], "minProperties": 1}
+    nulls_alone = {"required": [NULL_IS], "maxProperties": 1}
+    forms[TRUTH] = {**forms[TRUTH], "minProperties": 1, "not": nulls_alone}
     null_alone = {"anyOf": [{"properties": {NULL: {"const": False}}}, {"maxProperties": 1}]}
     forms[TEST] = {**forms[TEST], "minProperties": 1, **null_alone}
     forms[TRANSFORM] = described("What a column is computed by.", _transforms())

@@ -6,9 +6,20 @@ Names are kept as CQL spells them: plain in lower case, or in double quotes.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import ClassVar, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 from mailmend.model.errors import WrongUse
+from mailmend.model.projections.declared_mirrors import (
+    FILLED,
+    ONLY_REPORTED,
+    REQUIRED,
+    FieldSources,
+    check_filled,
+    check_reported,
+    checked_fields,
+    mirror_lines,
+)
+from mailmend.model.projections.declared_nulls import NULL_IS, DeclaredNull, null_of, null_text
 from mailmend.model.projections.declared_transforms import DeclaredTransform
 from mailmend.model.projections.toml_values import (
     Constant,
@@ -33,7 +44,6 @@ VIEW: Final = "view"
 RENAMED: Final = "renamed"
 COMPUTED: Final = "computed"
 LEFT_OUT: Final = "left_out"
-REQUIRED: Final = "required"
 WHEN: Final = "when"
 COLUMN: Final = "column"
 ELEMENT: Final = "element"
@@ -214,22 +224,40 @@ class DeclaredMirror(DeclaredProjection):
         left_out: columns of the projection that are neither compared nor written.
         when: which rows of the truth have a row.
         required: columns that every insert into the truth writes; a row that lacks one is TORN.
+        filled: required columns that the truth's content has too.
+        fields: (column of a user type, (field, column of the truth) for each of its fields).
+        only_reported: (verdict, reason): what a repair leaves.
     """
 
     left_out: tuple[str, ...] = ()
     when: DeclaredCondition = field(default=EVERY_ROW, kw_only=True)
     required: tuple[str, ...] = field(default=(), kw_only=True)
+    filled: tuple[str, ...] = field(default=(), kw_only=True)
+    fields: tuple[tuple[str, FieldSources], ...] = field(default=(), kw_only=True)
+    only_reported: tuple[tuple[str, str], ...] = field(default=(), kw_only=True)
 
     kind: ClassVar[str] = MIRROR
 
     def __post_init__(self) -> None:
         DeclaredProjection.__post_init__(self)
         left_out = _column_names(self.left_out)
-        _no_name_twice((*self.named, *left_out), f"the columns of {self.table}")
         object.__setattr__(self, "left_out", left_out)
+        object.__setattr__(self, "fields", checked_fields(self.fields))
+        whole = [column for column, _ in self.fields]
+        _no_name_twice((*self.named, *left_out, *whole), f"the columns of {self.table}")
+        for column, fields in self.fields:
+            _no_name_twice([name for name, _ in fields], f"the fields of {column}")
         required = _column_names(self.required)
         _no_name_twice(required, f"the required columns of {self.table}")
         object.__setattr__(self, "required", required)
+        object.__setattr__(self, "filled", _column_names(self.filled))
+        _no_name_twice(self.filled, f"the columns of {FILLED}")
+        check_filled(self.required, self.filled)
+        if self.filled and self.when != EVERY_ROW:
+            mend = f"Leave {FILLED} or {WHEN} out."
+            raise WrongUse(f"{self.table} has not every row, so it fills none", mend=mend)
+        check_reported(self.only_reported)
+        _no_name_twice([verdict for verdict, _ in self.only_reported], ONLY_REPORTED)
 
     def own_lines(self) -> Iterator[str]:
         if self.when != EVERY_ROW:
@@ -238,6 +266,7 @@ class DeclaredMirror(DeclaredProjection):
             yield f"{LEFT_OUT} = {toml_texts(self.left_out)}"
         if self.required:
             yield f"{REQUIRED} = {toml_texts(self.required)}"
+        yield from mirror_lines(self.filled, self.fields, self.only_reported)
 
 
 @dataclass(frozen=True, slots=True)
@@ -395,7 +424,11 @@ class DeclaredView(DeclaredProjection):
 
 @dataclass(frozen=True, slots=True)
 class DeclaredTruth:
-    """A table that is right by definition, and what follows from it."""
+    """A table that is right by definition, and what follows from it.
+
+    Attributes:
+        null_is: (column, what its null is read as): in the truth, and in the tables that follow.
+    """
 
     table: str
     mirrors: tuple[DeclaredMirror, ...] = ()
@@ -407,9 +440,13 @@ class DeclaredTruth:
     minima: tuple[DeclaredMin, ...] = ()
     explodes: tuple[DeclaredExplode, ...] = ()
     views: tuple[DeclaredView, ...] = ()
+    null_is: tuple[tuple[str, DeclaredNull], ...] = field(default=(), kw_only=True)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "table", cql_name(self.table, "table name"))
+        null_is = [(cql_name(name, "column name"), null_of(given)) for name, given in self.null_is]
+        _no_name_twice([name for name, _ in null_is], f"the columns of {NULL_IS}")
+        object.__setattr__(self, "null_is", tuple(null_is))
         if not self.every:
             header = f"[{TRUTH}.{toml_key(self.table)}.{MIRROR}.TABLE]"
             raise WrongUse(
@@ -445,22 +482,45 @@ class DeclaredTruth:
         explodes = _of_table(table, self.explodes)
         views = _of_table(table, self.views)
         if mirrors or explodes or views:
-            return DeclaredTruth(self.table, mirrors, explodes=explodes, views=views)
+            copies: Any = {"explodes": explodes, "views": views, "null_is": self.null_is}
+            contents = self._contents_for(table, mirrors)
+            return DeclaredTruth(self.table, mirrors, contents=contents, **copies)
         return DeclaredTruth(
             self.table,
             self.whole_mirrors,
             _of_table(table, self.filters),
             _of_table(table, self.unions),
             _of_table(table, self.counts),
-            _of_table(table, self.contents),
+            self._contents_for(table, self.whole_mirrors),
             _of_table(table, self.maxima),
             _of_table(table, self.minima),
+            null_is=self.null_is,
         )
+
+    def _contents_for(
+        self,
+        table: str,
+        mirrors: Iterable[DeclaredMirror],
+    ) -> tuple[DeclaredContent, ...]:
+        """A content that fills one of these mirrors belongs to it."""
+        if any(mirror.filled for mirror in mirrors):
+            return self.contents
+        return _of_table(table, self.contents)
 
     @property
     def text(self) -> str:
         """Its part of the file."""
-        return "\n".join(projection.text_of(self.table) for projection in self.every)
+        parts = [projection.text_of(self.table) for projection in self.every]
+        if self.null_is:
+            parts.insert(0, f"[{TRUTH}.{toml_key(self.table)}]\n{self.null_line}\n")
+        return "\n".join(parts)
+
+    @property
+    def null_line(self) -> str:
+        """What nulls are read as, as a line of TOML; "" where all are read as null."""
+        if not self.null_is:
+            return ""
+        return f"{NULL_IS} = {toml_pairs((name, null_text(given)) for name, given in self.null_is)}"
 
 
 @dataclass(frozen=True, slots=True)

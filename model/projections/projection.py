@@ -240,7 +240,7 @@ class Mirror(Projection):
     compared: tuple[Column, ...]
     renamed: tuple[tuple[str, str], ...] = ()
     required: tuple[str, ...] = ()
-    kept: tuple[tuple[Verdict, Why], ...] = ()
+    kept: tuple[tuple[Verdict, str], ...] = ()
     left_out: frozenset[str] = frozenset()
     sources: tuple[tuple[str, str], ...] = field(init=False, repr=False, compare=False)
     """Each projection column that is written, with the truth column behind it."""
@@ -420,8 +420,8 @@ class Mirror(Projection):
                 return Reason(Why.NEEDS_ORPHANS)
             case Verdict.LOST_CONTENT:
                 return why_kept(self.since(finding.truths), now, Why.KEYS_ALONE)
-            case kept if why := dict(self.kept).get(kept):
-                return Reason(why)
+            case kept if said := dict(self.kept).get(kept):
+                return Reason(Why.ONLY_REPORTED, said=said)
             case Verdict.WITHDRAW if policy.dangling == "report" and Verdict.WITHDRAW in policy.only:
                 return Reason(Why.NEEDS_DANGLING)
             case _:

@@ -250,7 +250,7 @@ class Why(Enum):
     NEEDS_LEAKS = "needs --leaks collect"
     NEEDS_DANGLING = "needs --dangling withdraw or restore"
     NEEDS_ONLY = "left out by --only"
-    NO_PATH = "only reported: no path is registered for this mailbox"
+    ONLY_REPORTED = "only reported"  # its declaration says why
     YOUNGER_THAN_A_DAY = "younger than a day"
     AGE_UNKNOWN = "its age cannot be told: no timeuuid in its key, no write time of every cell"
     KEYS_ALONE = "a row of keys alone: no condition tells whether it is unchanged"
@@ -270,14 +270,18 @@ class Reason:
     Attributes:
         micros: by how much it is too young or ahead; None where nothing is measured.
         again_at: when it can be mended, where only time is missing; in microseconds.
+        said: what its declaration says, for a person.
     """
 
     why: Why
     micros: int | None = None
     again_at: int | None = None
+    said: str = ""
 
     @property
     def text(self) -> str:
+        if self.said:
+            return f"{self.why.value}: {self.said}"
         if self.micros is None:
             return self.why.value
         return f"{self.why.value} by {_seconds(self.micros)}"

@@ -9,7 +9,7 @@ from hashlib import blake2b
 from operator import itemgetter
 from typing import Any
 
-from mailmend.model.table import Canonical, Column, Row
+from mailmend.model.table import Column, OtherColumn, Row
 from mailmend.model.values import exact_form
 from mailmend.repair.comparable import SIMPLE
 
@@ -32,11 +32,10 @@ def fingerprinting(columns: Iterable[Column], sources: Mapping[str, str]) -> Cal
         name = sources.get(column.name, column.name)
         if _is_plain(column):
             plain.append(name)
-        elif column.canonical is Canonical.FLAG:
+        elif column.null_is is False:
             flags.append(name)
         else:
-            form = _cell_form(column, name, sources.get("messageid", "messageid"))
-            others.append(form)
+            others.append(_read_form(column, name, sources))
     plain_cells = cells_at(plain)
     flag_cells = cells_at(flags)
 
@@ -62,25 +61,52 @@ def cells_at(names: Iterable[Any]) -> Callable[[Any], tuple[Any, ...]]:
 
 def _is_plain(column: Column) -> bool:
     """Whether a cell is its own canonical form. It is taken without a call: there are millions."""
-    return column.canonical is Canonical.PLAIN and column.type in SIMPLE
+    return column.null_is is None and column.type in SIMPLE
 
 
-def _cell_form(column: Column, name: str, beside: str) -> Callable[[Row], Any]:
-    """A function to a cell's canonical form (`canonical_value`), distinct for each value, as marshal takes it."""
-    match column.canonical:
-        case Canonical.NUMBER:
-            return lambda row: row[name] or 0
-        case Canonical.SET:
-            return lambda row: sorted(map(repr, row[name] or ()))
-        case Canonical.PLAIN if column.type == "timestamp":
-            return lambda row: row[name] and row[name].timestamp()  # in whole milliseconds, so no two are one number
-        case Canonical.THREAD:
+def _read_form(column: Column, name: str, sources: Mapping[str, str]) -> Callable[[Row], Any]:
+    """A function to a cell's form for comparison (`canonical_value`), as marshal takes it."""
+    form = _form(column)
+    match column.null_is:
+        case None:
+            return lambda row: form(row[name])
+        case OtherColumn(other):
+            beside = sources.get(other, other)
+            return lambda row: form(_either(row[name], row.get(beside)))
+        case constant if not constant:  # each cell that is false is this constant
+            return lambda row: row[name] or constant
+        case constant:
+            return lambda row: form(_either(row[name], constant))
 
-            def thread(row: Row) -> Any:
-                if row[name] is None:  # a message without a thread is its own
-                    return exact_form(row.get(beside))
-                return exact_form(row[name])
 
-            return thread
-        case _:
-            return lambda row: exact_form(row[name])
+def _either(cell: Any, instead: Any) -> Any:
+    if cell is None:
+        return instead
+    return cell
+
+
+def _form(column: Column) -> Callable[[Any], Any]:
+    """A function from a cell to a value that marshal takes, distinct for each cell."""
+    if column.is_set:
+        return _elements
+    if column.type == "timestamp":
+        return _instant
+    if column.type in SIMPLE:
+        return _as_it_is
+    return exact_form
+
+
+def _elements(cell: Any) -> Any:
+    """Of a set that is not frozen, null and the empty set are one."""
+    if not cell:
+        return ()
+    return exact_form(frozenset(cell))
+
+
+def _instant(cell: Any) -> Any:
+    """In whole milliseconds, so no two are one number."""
+    return cell and cell.timestamp()
+
+
+def _as_it_is(cell: Any) -> Any:
+    return cell

@@ -81,11 +81,15 @@ def _form_of(table: Table) -> dict[str, Any]:
 def _differences(table: str, was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
     if was["key"] != now["key"]:
         yield f"the key of {table} was ({', '.join(was['key'])}), and is ({', '.join(now['key'])})"
+    roots = {name.partition(".")[0] for name in was["columns"]}
     for name, type_ in was["columns"].items():
+        root, _, field = name.partition(".")
+        if root in now["columns"] and field:
+            continue  # a field of a user type, which is not a column of its own
         if name not in now["columns"]:
             yield f"{table}.{name} was dropped"
         elif now["columns"][name] != type_:
             yield f"{table}.{name} was of type {type_}, and is of type {now['columns'][name]}"
     for name in now["columns"]:
-        if name not in was["columns"]:
+        if name not in roots:
             yield f"{table}.{name} was added"

@@ -65,8 +65,10 @@ class BehindGenerator:
 
 
 def is_numbered(family: Family) -> bool:
-    """Whether the numbers of its rows come from its generators; those of another family only change."""
-    return family.truth.name == IMAP_UID.name and any(counts.generators for counts in family.counts)
+    """Whether its generators gave the numbers of its rows; other generators only change."""
+    if family.truth.name != IMAP_UID.name:
+        return False
+    return any(counts.generators for counts in family.counts)
 
 
 def raised_by(summary: Mapping[str, Any]) -> list[BehindGenerator]:

@@ -46,7 +46,12 @@ from mailmend.repair.joins.records import (
 )
 from mailmend.repair.ledger.runs import Ledger
 from mailmend.repair.mending.engine import LocalSuspects, RepairSettings
-from mailmend.repair.mending.generators import BehindGenerator, Generators, GeneratorWatch, is_numbered
+from mailmend.repair.mending.generators import (
+    BehindGenerator,
+    Generators,
+    GeneratorWatch,
+    is_numbered,
+)
 
 if TYPE_CHECKING:
     from mailmend.repair.staging.area import StagingArea  # its library comes with an extra of its own

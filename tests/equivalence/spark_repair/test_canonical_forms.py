@@ -41,7 +41,7 @@ from mailmend.model.projections.conditions import (
 )
 from mailmend.model.projections.family import Family
 from mailmend.model.projections.projection import Mirror
-from mailmend.model.table import Column, Row, Table, canonical_value, rows_agree
+from mailmend.model.table import Column, Kind, OtherColumn, Row, Table, canonical_value, rows_agree
 from mailmend.model.table import columns as listed
 from mailmend.model.values import FarDate
 from mailmend.spark_repair.comparable import COMPARED, IN_KEYS, key_of, key_texts, refuse_incomparable_here
@@ -52,6 +52,7 @@ from mailmend.spark_repair.suspects import (
     RowBits,
     canonical,
     demanding,
+    fingerprints,
     holding,
     placed_frame,
     truth_frame,
@@ -209,6 +210,36 @@ def test_each_cell_has_one_canonical_form(spark: SparkSession) -> None:
     for row, reported in zip(some, frame(spark, IMAP_UID, some).select(*forms).collect(), strict=True):
         for column in MESSAGES.mirror.compared:
             assert _read(reported[column.name]) == _read(canonical_value(column, row)), column.name
+
+
+READ = Table(
+    "read",
+    (
+        Column("id", "int", Kind.PARTITION),
+        Column("state", "text", null_is="a"),
+        Column("open", "boolean", null_is=True),
+        Column("size", "int", null_is=1),
+        Column("said", "text", null_is=OtherColumn("asked")),
+        Column("asked", "text"),
+        Column("since", "timestamp", null_is=OtherColumn("at")),
+        Column("at", "timestamp"),
+        Column("owner", "timeuuid", null_is=UUID(int=1)),
+    ),
+)
+
+
+def test_a_null_is_read_in_both_as_its_column_says(spark: SparkSession) -> None:
+    some = drawn(rows_of(READ), share(400))
+    names = {name: name for name in READ.names}
+    forms = [canonical(column, names).alias(column.name) for column in READ.regular]
+    marks = fingerprints(READ.regular, names)
+    frames = frame(spark, READ, some)
+    for row, reported in zip(some, frames.select(*forms).collect(), strict=True):
+        for column in READ.regular:
+            assert _read(reported[column.name]) == _read(canonical_value(column, row)), column.name
+    found = frames.select(*(mark.alias(name) for mark, name in zip(marks, (ONE, TWO), strict=True))).collect()
+    for first, second, one, other in zip(some, some[1:], found, found[1:], strict=False):
+        assert rows_agree(READ.regular, first, second) is (tuple(one) == tuple(other))
 
 
 def _read(value: Any) -> Any:

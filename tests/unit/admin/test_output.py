@@ -147,11 +147,11 @@ def test_a_check_that_finds_only_mailboxes_without_a_path_advises_no_repair() ->
     """Whether they were looked at twice, which gives the reason, or once."""
     summary = check_summary()
     summary.findings = {"mailbox": Counter({Verdict.WITHDRAW: 1_002})}
-    why = "only reported: no path is registered for this mailbox (1,002)"
+    why = "only reported (1,002)"
     said = f"A repair with these options would change nothing: {why}."
 
     assert next_lines(summary) == [said]
-    summary.reasons = {Verdict.WITHDRAW: Counter({Why.NO_PATH: 1_002})}
+    summary.reasons = {Verdict.WITHDRAW: Counter({Why.ONLY_REPORTED: 1_002})}
     assert next_lines(summary) == [said]
 
 
@@ -163,7 +163,7 @@ def test_a_check_that_finds_messages_and_mailboxes_advises_both_repairs() -> Non
     }
     summary.reasons = {
         Verdict.PROJECT: Counter({Why.DUE: 3}),
-        Verdict.WITHDRAW: Counter({Why.NO_PATH: 3}),
+        Verdict.WITHDRAW: Counter({Why.ONLY_REPORTED: 3}),
     }
 
     assert next_lines(summary) == [

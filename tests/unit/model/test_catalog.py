@@ -31,6 +31,7 @@ from mailmend.model.catalog.ledger import (
 from mailmend.model.catalog.mail import (
     IMAP_UID,
     MESSAGE_COMPACTIONS,
+    MESSAGE_ID,
     PRIVATE,
     PROJECTIONS,
     SCHEMA,
@@ -58,13 +59,13 @@ from mailmend.model.catalog.mail_queue import (
     time_to_live,
     window_compaction,
 )
-from mailmend.model.catalog.purposes import CANONICAL, purpose_of, why_compacted
+from mailmend.model.catalog.purposes import null_text, purpose_of, why_compacted
 from mailmend.model.durations import DAY, HOUR
 from mailmend.model.errors import SchemaMismatch
 from mailmend.model.ids import micros_of
 from mailmend.model.keyspace import Schema
 from mailmend.model.projections.projection import Mirror, Projection
-from mailmend.model.table import Canonical, Column, Compaction, Kind, Table, identifier
+from mailmend.model.table import Column, Compaction, Kind, Table, identifier
 from tests.support.james import ROWS
 from tests.support.schemas import served
 
@@ -161,8 +162,18 @@ def test_a_word_means_in_a_table_what_it_means_there() -> None:
     assert purpose_of("orders", "colour") == ""
 
 
-def test_every_way_of_comparing_has_its_words() -> None:
-    assert set(CANONICAL) == set(Canonical)
+@pytest.mark.parametrize(
+    ("column", "text"),
+    [
+        ("threadid", "null is messageId"),
+        ("modseq", "null is 0"),
+        ("flagseen", "null is false"),
+        ("userflags", "null is the empty set"),
+        ("save_date", "as it is"),
+    ],
+)
+def test_a_compared_column_tells_what_its_null_is(column: str, text: str) -> None:
+    assert null_text(MESSAGE_ID.column(column), MESSAGE_ID) == text
 
 
 @pytest.mark.parametrize("choice", CompactionChoice)

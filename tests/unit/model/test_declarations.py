@@ -17,6 +17,7 @@ from mailmend.model.projections.declaration_file import (
 )
 from mailmend.model.projections.declaration_nodes import BadDeclaration
 from mailmend.model.projections.declarations import (
+    EVERY_ROW,
     Declaration,
     DeclaredCondition,
     DeclaredContent,
@@ -31,7 +32,9 @@ from mailmend.model.projections.declarations import (
     DeclaredTruth,
     DeclaredUnion,
 )
+from mailmend.model.projections.declared_mirrors import REPORTED
 from mailmend.model.projections.declared_transforms import BUCKETS_MAX, WORDS, DeclaredTransform
+from mailmend.model.table import OtherColumn
 
 SHOP = """\
 [truth.users.mirror.users_by_email]
@@ -93,6 +96,10 @@ CONDITIONS = st.lists(
 
 KINDS = ("mirror", "filter", "union", "count", "content", "max", "min", "explode")
 PAIRS = st.lists(st.tuples(NAMES, NAMES), min_size=1, max_size=3, unique_by=lambda pair: pair[0]).map(tuple)
+NULLS = CONSTANTS | NAMES.map(OtherColumn)
+REASONS = st.dictionaries(
+    st.sampled_from(REPORTED), st.text(st.characters(categories=["L", "N", "S"]), min_size=1, max_size=3)
+).map(lambda reasons: tuple(reasons.items()))
 NAME_LISTS = st.lists(NAMES, max_size=2, unique=True).map(tuple)
 KEYS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="."), min_size=1, max_size=3)
 
@@ -137,13 +144,21 @@ def projections(draw: st.DrawFn, table: str) -> DeclaredProjection:  # noqa: PLR
     computed = tuple((own, draw(transforms())) for own in columns[count:also])
     match draw(st.sampled_from(KINDS)):
         case "mirror":
+            when = draw(CONDITIONS)
+            required = draw(NAME_LISTS)
+            filled = required[: draw(st.integers(0, 2))] if when == EVERY_ROW else ()
+            fields = tuple((column, draw(PAIRS)) for column in columns[also:])
+            also = len(columns) if fields else also
             return DeclaredMirror(
                 table,
                 renamed,
                 tuple(columns[also:]),
                 computed=computed,
-                when=draw(CONDITIONS),
-                required=draw(NAME_LISTS),
+                when=when,
+                required=required,
+                filled=filled,
+                fields=fields,
+                only_reported=draw(REASONS),
             )
         case "explode":
             element, value, *left_out = (*columns[also:], "", "")
@@ -154,6 +169,7 @@ def projections(draw: st.DrawFn, table: str) -> DeclaredProjection:  # noqa: PLR
                 computed=computed,
                 when=draw(CONDITIONS),
                 required=draw(NAME_LISTS),
+                only_reported=draw(REASONS),
                 column=draw(NAMES),
                 element=element,
                 value=value,
@@ -182,7 +198,8 @@ def declarations(draw: st.DrawFn) -> Declaration:
     for table in tables:
         projection = draw(projections(table))
         by_kind[projection.kind].append(projection)
-    return Declaration((DeclaredTruth(truth, *map(tuple, by_kind.values())),))
+    null_is = tuple(draw(st.lists(st.tuples(NAMES, NULLS), max_size=2, unique_by=lambda pair: pair[0])))
+    return Declaration((DeclaredTruth(truth, *map(tuple, by_kind.values()), null_is=null_is),))
 
 
 @given(declarations())
@@ -309,15 +326,6 @@ TEST = "[truth.a.filter.b]\nwhen = "
             "in double quotes",
         ),
         ("[truth.users.mirror.x]\nleft_out = ['a', 'A']", 1, 21, "a occurs twice", "Name it once."),
-        ("[truth.users.mirror.x]\nrequired = 'a'", 2, 1, "required is a list of columns", '["note", "size"]'),
-        ("[truth.users.mirror.x]\nrequired = ['a', 1]", 2, 18, "a column name is a text", '"1"'),
-        (
-            "[truth.users.mirror.x]\nrequired = ['a', 'A']",
-            1,
-            21,
-            "a occurs twice among the required columns of x",
-            "Name it once.",
-        ),
         ("[truth.users.mirror.users]", 1, 8, "users occurs twice", "Name it once."),
         ("[truth.'a b'.mirror.c]", 1, 8, "'a b' is not a valid table name", "in double quotes"),
         ("[truth.from.mirror.c]", 1, 8, "'from' is not a valid table name", "in double quotes"),
@@ -348,27 +356,6 @@ TEST = "[truth.a.filter.b]\nwhen = "
         ("[truth.a.min.b]\ncolumns = { c = 1 }", 2, 13, "a column name is a text", '"1"'),
         ("[truth.a.count.b]\ncounters = {}", 1, 16, "b has no counters", "total = {}"),
         ("[truth.a.count.b]\ncounters = { n = 5 }", 2, 14, "a condition is not a table", "null = true"),
-        (
-            "[truth.a.count.b]\ncounters = { n = {} }\ngenerators = 'c'",
-            3,
-            1,
-            "generators is a list of tables",
-            '["note", "size"]',
-        ),
-        (
-            "[truth.a.count.b]\ncounters = { n = {} }\ngenerators = ['c', 'B']",
-            1,
-            16,
-            "b occurs twice among b and its generators",
-            "Name it once.",
-        ),
-        (
-            "[truth.a.count.b]\ncounters = { n = {} }\ngenerators = ['from']",
-            3,
-            15,
-            "'from' is not a valid table name",
-            "in double quotes",
-        ),
         ("[[truth]]\na = 1", 1, 3, "truth is not a table", "[truth.NAME]"),
         ("[truth.a.explode.b]", 1, 18, "an explode needs 'column'", "set, list or map"),
         ("[truth.a.explode.b]\ncolumn = 'c'\nelement = 1", 3, 1, "a column name is a text", '"1"'),

@@ -11,7 +11,7 @@ from mailmend.model.catalog.mail import IMAP_UID, MESSAGES, PATHS, SCHEMA
 from mailmend.model.errors import SchemaMismatch, WrongUse
 from mailmend.model.keyspace import Schema
 from mailmend.model.projections.family import Family
-from mailmend.model.table import Canonical, Column, Kind
+from mailmend.model.table import Column, Kind
 from mailmend.repair.binding import bind, bound, left_out, live_form, missing_columns, missing_tables
 from tests.support.james import james_families, james_rows
 from tests.support.schemas import columns_of, served, with_columns, without_tables
@@ -46,8 +46,8 @@ def test_every_generation_binds_with_every_projection(generation: Generation) ->
 
 def test_flag_user_is_compared_where_both_have_it() -> None:
     family = messages(served(AUGUST_2026.schema))
-    compared = {column.name: column.canonical for column in family.mirror.compared}
-    assert compared["flaguser"] is Canonical.FLAG
+    compared = {column.name: column.null_is for column in family.mirror.compared}
+    assert compared["flaguser"] is False
     assert "flaguser" in family.truth
     assert family.mirror.row_of({"flaguser": True})["flaguser"] is True
 

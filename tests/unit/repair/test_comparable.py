@@ -24,7 +24,14 @@ def test_fingerprints_are_equal_exactly_where_the_same_is_stored(data: st.DataOb
     cells = cells_of_type(kind)
     one, other = data.draw(cells), data.draw(cells)
 
-    assert (mark({"c": one}) == mark({"c": other})) is (stored(kind, one) == stored(kind, other))
+    assert (mark({"c": one}) == mark({"c": other})) is (kept(kind, one) == kept(kind, other))
+
+
+def kept(kind: str, cell: Any) -> Any:
+    """What is stored of a cell; Cassandra stores the empty set as null where it is not frozen."""
+    if kind.startswith("set<") and cell is None:
+        return stored(kind, frozenset())
+    return stored(kind, cell)
 
 
 @given(st.data(), TYPES)

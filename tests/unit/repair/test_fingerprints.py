@@ -7,17 +7,20 @@ from uuid import UUID
 
 import pytest
 
-from mailmend.model.table import Canonical, Column
+from mailmend.model.table import Column, OtherColumn
 from mailmend.repair.joins.fingerprints import cells_at, fingerprint, fingerprinting
 
 MESSAGE = UUID(int=1)
 ANOTHER = UUID(int=2)
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 PLAIN = Column("c", "int")
-FLAG = Column("c", "boolean", canonical=Canonical.FLAG)
-SET = Column("c", "set<text>", canonical=Canonical.SET)
-NUMBER = Column("c", "bigint", canonical=Canonical.NUMBER)
-THREAD = Column("c", "timeuuid", canonical=Canonical.THREAD)
+FLAG = Column("c", "boolean", null_is=False)
+OPEN = Column("c", "boolean", null_is=True)
+SET = Column("c", "set<text>")
+NUMBER = Column("c", "bigint", null_is=0)
+THREAD = Column("c", "timeuuid", null_is=OtherColumn("messageid"))
+STATE = Column("c", "text", null_is="open")
+SINCE = Column("c", "timestamp", null_is=OtherColumn("at"))
 INSTANT = Column("c", "timestamp")
 ID = Column("c", "uuid")
 DECIMAL = Column("c", "decimal")
@@ -30,6 +33,11 @@ DECIMAL = Column("c", "decimal")
         (PLAIN, 1, 2, False),
         (FLAG, None, False, True),
         (FLAG, None, True, False),
+        (OPEN, None, True, True),
+        (OPEN, None, False, False),
+        (OPEN, False, True, False),
+        (STATE, None, "open", True),
+        (STATE, None, "", False),
         (SET, None, frozenset(), True),
         (SET, frozenset({"a", "b"}), ["b", "a"], True),
         (SET, None, frozenset("a"), False),
@@ -63,6 +71,15 @@ def test_a_row_with_names_of_its_own_has_the_same_fingerprint(column: Column) ->
     of_truth = fingerprinting([column], {"c": "d", "messageid": "m"})
     for cell in (None, {1}):
         assert of_mirror({"c": cell, "messageid": MESSAGE}) == of_truth({"d": cell, "m": MESSAGE})
+
+
+def test_a_null_is_read_as_the_other_column_of_its_own_row() -> None:
+    mark = fingerprinting([SINCE], {})
+    later = NOON + timedelta(milliseconds=1)
+
+    assert mark({"c": None, "at": NOON}) == mark({"c": NOON, "at": later})
+    assert mark({"c": None, "at": NOON}) != mark({"c": None, "at": later})
+    assert mark({"c": None, "at": None}) != mark({"c": NOON, "at": None})
 
 
 def test_every_column_counts() -> None:

@@ -18,6 +18,7 @@ from tests.support.clock import uuid_at
 NOW = 1_760_000_000 * MICROS
 T = NOW - 90 * MICROS
 MIRROR, UNSEEN, COUNTS, CONTENT = MESSAGES.mirror, MESSAGES.filters[0], MESSAGES.counts[0], MESSAGES.content
+NO_PATH = "no path is registered for this mailbox"
 POLICY = RepairPolicy(run=RunId(uuid1()), as_of=T, margin_seconds=30)
 MAILBOX, OLD, YOUNG = uuid_at(NOW, 1), uuid_at(NOW - 2 * DAY_MICROS, 2), uuid_at(NOW - DAY_MICROS + MICROS, 3)
 
@@ -83,7 +84,12 @@ def finding(verdict: Verdict, result: Verdict | None = None, *, at: int = 1, mes
             CONTENT,
             Reason(Why.AGE_UNKNOWN),
         ),
-        (finding(Verdict.WITHDRAW), {}, PATHS.mirror, Reason(Why.NO_PATH)),
+        (
+            finding(Verdict.WITHDRAW),
+            {},
+            PATHS.mirror,
+            Reason(Why.ONLY_REPORTED, said=NO_PATH),
+        ),
         (finding(Verdict.AMEND), {"only": frozenset({Verdict.PROJECT})}, UNSEEN, Reason(Why.NEEDS_ONLY)),
         (finding(Verdict.WITHDRAW), {"dangling": "report"}, MIRROR, Reason(Why.NEEDS_DANGLING)),
         (finding(Verdict.AMEND), {}, COUNTS, Reason(Why.ROWS_DIFFER)),

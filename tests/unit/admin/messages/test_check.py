@@ -209,7 +209,7 @@ class TestCheck:
             checked = mailmend("check", *QUICK, *once)
             assert checked.code == 1, checked.err
             assert "Next: mailmend repair" not in checked.out
-            assert "would change nothing: only reported: no path is registered" in checked.out
+            assert "would change nothing: only reported (" in checked.out
 
     def test_a_repair_of_messages_leaves_mailboxes(
         self, mailmend: CommandLine, mail: MailKeyspace, mend: Typed

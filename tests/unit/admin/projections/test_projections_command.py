@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from mailmend.model.catalog.mail import PROJECTIONS
 from mailmend.model.keyspace import Schema
 from mailmend.model.projections.declaration_file import read_declaration
 from mailmend.model.table import Table, columns
@@ -17,6 +18,7 @@ LOGINS = Table("logins", columns("day date", "at timestamp"))
 SHOP = Schema((), (USERS, BY_EMAIL, BY_NAME, LOGINS))
 DECLARED = '[truth.users.mirror.users_by_email]\nleft_out = ["name"]\n'
 LOWERED = '[truth.users.mirror.users_by_email]\ncomputed = { email = { lower = "email" } }\n'
+PROJECTIONS_OF_MAIL = [projection.table.name for projection in PROJECTIONS.values()]
 IN_SHOP = ("--keyspace", "shop")
 
 
@@ -121,6 +123,20 @@ class TestShow:
         file.write_text(LOWERED)
         (mirror,) = mailmend("projections", "show", str(file), "--json").json["projections"]
         assert mirror["lines"] == ['computed = { email = { lower = "email" } }']
+
+    def test_how_nulls_are_read_is_a_line_of_its_truth(self, mailmend: CommandLine, file: Path) -> None:
+        file.write_text('[truth.users]\nnull_is = { name = "" }\n\n' + DECLARED)
+        shown = mailmend("projections", "show", str(file), "--json").json
+        assert shown["truths"] == [{"truth": "users", "lines": ['null_is = { name = "" }']}]
+        assert "null_is" in mailmend("projections", "show", str(file)).out
+
+    def test_the_mail_families_are_a_file_too(self, mailmend: CommandLine) -> None:
+        shown = mailmend("projections", "show", "mail", "--json").json
+        tables = [projection["table"] for projection in shown["projections"]]
+        drawn = mailmend("projections", "show", "mail", "--mermaid").out
+
+        assert tables == sorted(PROJECTIONS_OF_MAIL, key=tables.index)
+        assert '["imapuidtable"] -->|mirror| t1["messageidtable"]' in drawn
 
     def test_a_file_that_cannot_be_used_is_wrong_use(self, mailmend: CommandLine, file: Path) -> None:
         file.write_text("[truth.users]")

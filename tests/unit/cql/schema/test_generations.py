@@ -26,7 +26,7 @@ from mailmend.model.catalog.ledger import LEDGER_TABLES
 from mailmend.model.catalog.mail import MAIL_TABLES, SCHEMA, CompactionChoice, compacted
 from mailmend.model.catalog.mail_queue import JAMES_QUEUE_TABLES, OWN_QUEUE_TABLES, SLICE_TALLIES
 from mailmend.model.keyspace import EMPTY, Index, Schema
-from mailmend.model.table import Canonical, Column, Compaction, Kind, Table, UserType, columns
+from mailmend.model.table import Column, Compaction, Kind, Table, UserType, columns
 from tests.support.schemas import columns_of, served, with_columns, without_tables
 
 JMAP = ("message_fast_view_projection", "email_query_view_received_at")
@@ -244,7 +244,7 @@ def test_every_table_of_every_generation_says_what_it_is_for() -> None:
         assert [table.spelling for table in generation.schema.tables if not table.comment] == []
         for table in generation.schema.tables:
             if "flaguser" in table:
-                assert table.column("flaguser").canonical is Canonical.FLAG
+                assert table.column("flaguser").null_is is False
 
 
 def test_a_james_without_a_distributed_queue_lacks_nothing() -> None:
