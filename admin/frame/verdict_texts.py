@@ -84,12 +84,7 @@ _ROWS_MENDED_WITH: Final[Mapping[Verdict, str]] = dict.fromkeys(
 
 _TABLES_MENDED_WITH: Final[Mapping[Verdict, str]] = {
     **_ROWS_MENDED_WITH,
-    Verdict.TORN: " --torn accept",
-}
-"""The same of declared tables."""
-
-_TABLES_MENDED_WITH: Final[Mapping[Verdict, str]] = {
-    **_ROWS_MENDED_WITH,
+    Verdict.TORN: _MENDED_WITH[Verdict.TORN],
     Verdict.LOST_CONTENT: _MENDED_WITH[Verdict.LOST_CONTENT],
     Verdict.LEAK: _MENDED_WITH[Verdict.LEAK],
 }

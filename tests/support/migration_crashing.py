@@ -80,6 +80,9 @@ class Server:
     def replication_of(self, keyspace: str) -> Mapping[str, str]:
         return self._cluster.replication_of(keyspace)
 
+    def settle(self) -> None:
+        self._cluster.settle()
+
 
 def act(arguments: Sequence[str], steps: int) -> None:
     host, port, keyspace, ledger, folder, ttl = arguments

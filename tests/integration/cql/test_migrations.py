@@ -146,6 +146,9 @@ class KilledServer:
     def replication_of(self, keyspace: str) -> Mapping[str, str]:
         return self.cluster.replication_of(keyspace)
 
+    def settle(self) -> None:
+        self.cluster.settle()
+
     def _die(self) -> None:
         self.dead = True
         raise Killed
