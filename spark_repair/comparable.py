@@ -44,8 +44,6 @@ def refuse_incomparable_here(families: Iterable[Family]) -> None:
 def _problems(family: Family) -> Iterator[str]:
     for table in family.tables:
         yield from _other_than(IN_KEYS, table, table.key)
-    for valued in (*family.numbers, *family.bounds):
-        yield f"{valued.name} (values by group)"
     mirror = family.mirror
     theirs = {mirror.truth_names.get(column.name, column.name) for column in mirror.compared}
     yield from _other_than(COMPARED, mirror.table, mirror.compared)

@@ -55,6 +55,7 @@ from mailmend.spark_repair import suspects as native
 from mailmend.spark_repair.comparable import refuse_incomparable_here
 from mailmend.spark_repair.executors import runs_here, tasks_at_once
 from mailmend.spark_repair.failures import translated
+from mailmend.spark_repair.groups import group_suspects, groups_of
 from mailmend.spark_repair.jvm import ended_when_interrupted, release
 from mailmend.spark_repair.pace import open_here, place_of, throttled
 from mailmend.spark_repair.progress import rows_read, share_of_tasks, watched
@@ -326,10 +327,8 @@ class _FamilyCheck:
         return self._hold(native.place_suspects(self.family, projections, known), StorageLevel.DISK_ONLY)
 
     def _group_suspects(self, truth: DataFrame) -> Iterator[DataFrame]:
-        for counts in self.family.counts:
-            yield native.counts_suspects(self.family, counts, truth, self.tables.scan(counts.name))
-        for union in self.family.unions:
-            yield native.union_suspects(self.family, union, truth, self.tables.scan(union.name))
+        for group in groups_of(self.family):
+            yield group_suspects(self.family, group, truth, self.tables.scan(group.name))
 
     def _hold(self, frame: DataFrame, level: StorageLevel) -> DataFrame:
         kept = frame.persist(level)

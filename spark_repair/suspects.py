@@ -6,8 +6,8 @@ would hide a drift in some table of a billion rows every now and then, both toge
 that will ever be kept.
 
 Three aggregations decide everything: by content (what is lost, what leaks), by place (the mirror
-and every filter at once) and by group (unions and counters). Suspects have one shape, whatever they
-are of.
+and every filter at once) and by group (`spark_repair.groups`). Suspects have one shape, whatever
+they are of.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,8 +31,7 @@ from mailmend.model.projections.conditions import (
     RowCondition,
     StartsWith,
 )
-from mailmend.model.projections.family import Content, Counts, Family, Filter, Union
-from mailmend.model.projections.group import Group
+from mailmend.model.projections.family import Content, Family, Filter
 from mailmend.model.projections.partial_mirror import ExplodedMirror, PartialMirror
 from mailmend.model.projections.places import may_be_undemanded
 from mailmend.model.projections.projection import Mirror, Projection
@@ -200,10 +199,12 @@ def unnested(mirror: Mirror, rows: DataFrame) -> DataFrame:
 
 
 def truth_frame(family: Family, rows: DataFrame, *, accept_torn: bool) -> DataFrame:
-    """The compact truth: the columns of keys, the sets for unions, bits and fingerprint."""
+    """The compact truth: columns of keys, sets for unions, values for bounds, bits and fingerprint."""
     mirror = family.mirror
     rows = unnested(mirror, rows)
     kept = {*family.truth.partition_names, *(union.column for union in family.unions)}
+    for bounds in family.bounds:
+        kept.update(source for _, source in bounds.bounds)
     for projection in family.projections:
         kept.update(projection.key_sources)
     if is_numbered(family):
@@ -238,7 +239,7 @@ def placed_frame(family: Family, projection: Mirror | Filter, rows: DataFrame) -
         names = names_of((*projection.table.key, *compared))
         one, two = fingerprints(compared, {name: name for name in names})
     return rows.select(
-        *_keys_as_in_truth(projection),
+        *keys_as_in_truth(projection),
         sf.lit(0).alias(TRUTHS),
         sf.lit(1 << layout.present(projection)).cast("long").alias(BITS),
         one.alias(ONE),
@@ -253,8 +254,6 @@ TRUTH_KEYS = "truth_keys"
 WANTED = "wanted"
 _IN_TRUTH = 0
 _IN_CONTENT = 1
-_SURE = "sure_"
-_OPEN = "open_"
 _FOUND = "found"
 
 
@@ -263,7 +262,7 @@ def contents(content: Content, truth: DataFrame, rows: DataFrame) -> DataFrame:
     names = list(content.key_sources)
     needing = demanding(content, truth)
     claimed = needing.select(*map(cell_of, names), sf.lit(1 << _IN_TRUTH).alias(BITS))
-    stored = rows.select(*_keys_as_in_truth(content), sf.lit(1 << _IN_CONTENT).alias(BITS))
+    stored = rows.select(*keys_as_in_truth(content), sf.lit(1 << _IN_CONTENT).alias(BITS))
     sides = together(claimed.unionByName(stored), names).groupBy(*names).agg(sf.bit_or(BITS).alias(BITS))
     return sides.where(cell_of(BITS) != sf.lit(3))
 
@@ -283,7 +282,7 @@ def demanding(projection: Projection, truth: DataFrame) -> DataFrame:
     return demanded
 
 
-def _keys_as_in_truth(projection: Projection) -> list[Expression]:
+def keys_as_in_truth(projection: Projection) -> list[Expression]:
     """The columns of a projection's key, under the names of the truth's columns, in the key's order."""
     return [cell_of(ours).alias(theirs) for ours, theirs in projection.key]
 
@@ -303,7 +302,7 @@ def shuffle_parts(rows: DataFrame) -> int:
 def content_suspects(content: Content, alone: DataFrame) -> DataFrame:
     symptoms = {"in_truth": bit(_IN_TRUTH), "in_projection": bit(_IN_CONTENT)}
     judged = alone.withColumn(VERDICT, verdict_column(Content.verdicts, symptoms))
-    return _suspects(judged.where(~_agrees(VERDICT)), content, cell_of(VERDICT), _no_keys())
+    return suspects_of(judged.where(~agrees(VERDICT)), content, cell_of(VERDICT), no_keys())
 
 
 def lost(alone: DataFrame) -> DataFrame:
@@ -349,7 +348,7 @@ def place_suspects(family: Family, projections: Sequence[Mirror | Filter], known
     differ = []
     for projection in projections:
         judged = judged.withColumn(_verdict_of(projection), _place_verdict(layout, projection))
-        differ.append(~_agrees(_verdict_of(projection)))
+        differ.append(~agrees(_verdict_of(projection)))
     return judged.where(reduce(or_, differ)).drop(TRUTHS, BITS, ONE, TWO)
 
 
@@ -380,13 +379,13 @@ def _verdict_of(projection: Projection) -> str:
     return f"{VERDICT}_{projection.name}"
 
 
-def _agrees(column: str) -> Expression:
+def agrees(column: str) -> Expression:
     return cell_of(column) == Verdict.AGREE.value
 
 
 def without_truth_keys(wrong: DataFrame) -> DataFrame:
     """Suspect places without the keys of truth rows, which are not asked for."""
-    return wrong.withColumn(TRUTH_KEYS, _no_keys())
+    return wrong.withColumn(TRUTH_KEYS, no_keys())
 
 
 def with_truth_keys(
@@ -394,19 +393,19 @@ def with_truth_keys(
 ) -> DataFrame:
     """Suspect places with the partition keys of every truth row that claims them."""
     place = place_of(projections[0], family)
-    claims = truth.select(*map(cell_of, place), _truth_key(family).alias(TRUTH_KEY))
+    claims = truth.select(*map(cell_of, place), key_of_truth(family).alias(TRUTH_KEY))
     here = wrong.select(*map(cell_of, place))
     known = sf.sort_array(sf.collect_set(TRUTH_KEY)).alias(TRUTH_KEYS)
     keys = claims.join(here, list(place)).groupBy(*place).agg(known)
-    found = sf.coalesce(cell_of(TRUTH_KEYS), _no_keys())
+    found = sf.coalesce(cell_of(TRUTH_KEYS), no_keys())
     return wrong.join(keys, list(place), "left").withColumn(TRUTH_KEYS, found)
 
 
-def _no_keys() -> Expression:
+def no_keys() -> Expression:
     return sf.array().cast("array<array<string>>")
 
 
-def _truth_key(family: Family) -> Expression:
+def key_of_truth(family: Family) -> Expression:
     return key_texts((column.name, column) for column in family.truth.partition)
 
 
@@ -415,7 +414,7 @@ def spread(projections: Sequence[Mirror | Filter], wrong: DataFrame) -> DataFram
     each = sf.array(*map(_suspect_of, projections))
     nothing = sf.lit(None).cast("string").alias(WANTED)
     found = wrong.select(sf.inline(each), TRUTH_KEYS, nothing)
-    return found.where(~_agrees(VERDICT))
+    return found.where(~agrees(VERDICT))
 
 
 def _suspect_of(projection: Mirror | Filter) -> Expression:
@@ -428,73 +427,7 @@ def _key(projection: Projection) -> Expression:
     return key_texts((theirs[column.name], column) for column in projection.table.key)
 
 
-def counts_suspects(family: Family, counts: Counts, truth: DataFrame, rows: DataFrame) -> DataFrame:
-    """Groups whose counters are wrong, whether or not the doubtful truth rows are counted."""
-    layout = RowBits(family)
-    names = list(counts.key_sources)
-    doubtful = bit(layout.torn) | bit(layout.lost)
-    sums = []
-    wanted = []
-    within = []
-    for counter, when in counts.counters:
-        one = sf.lit(1).cast("long")
-        if when:
-            one = bit(layout.holds(when)).cast("long")
-        sums.append(sf.sum(sf.when(doubtful, sf.lit(0)).otherwise(one)).alias(_SURE + counter))
-        sums.append(sf.sum(sf.when(doubtful, one).otherwise(sf.lit(0))).alias(_OPEN + counter))
-        wanted.append(_number(_SURE + counter).alias(counter))
-        within.append(_within(counter))
-    demanded = demanding(counts, truth).groupBy(*names).agg(*sums)
-    found = rows.select(
-        *_keys_as_in_truth(counts),
-        *map(cell_of, counts.counter_names),
-        sf.lit(True).alias(_FOUND),  # noqa: FBT003 - a literal of SQL
-    )
-    groups = demanded.join(found, names, "full_outer")
-    covered = reduce(and_, within)
-    return _group_suspects(counts, groups, covered, _no_keys(), sf.to_json(sf.struct(*wanted)))
-
-
-def _number(name: str) -> Expression:
-    return sf.coalesce(cell_of(name), sf.lit(0).cast("long"))
-
-
-def _within(counter: str) -> Expression:
-    least = _number(_SURE + counter)
-    value = _number(counter)
-    return (least <= value) & (value <= least + _number(_OPEN + counter))
-
-
-def union_suspects(family: Family, union: Union, truth: DataFrame, rows: DataFrame) -> DataFrame:
-    """Groups whose set lacks an element of some truth row; one truth key for each missing element."""
-    names = list(union.key_sources)
-    element = "element"
-    one_key = "one_key"
-    carried = demanding(union, truth).select(
-        *map(cell_of, names), sf.explode(cell_of(union.column)).alias(element), _truth_key(family).alias(one_key)
-    )
-    demanded = carried.groupBy(*names, element).agg(sf.min(one_key).alias(one_key))
-    groups = rows.select(*_keys_as_in_truth(union), cell_of(union.column))
-    held = groups.select(*map(cell_of, names), sf.explode(cell_of(union.column)).alias(element))
-    missing = demanded.join(held, [*names, element], "left_anti").groupBy(*names)
-    lacking = missing.agg(
-        sf.sort_array(sf.collect_set(element)).alias(element), sf.sort_array(sf.collect_set(one_key)).alias(TRUTH_KEYS)
-    )
-    present = groups.select(*map(cell_of, names), sf.lit(True).alias(_FOUND))  # noqa: FBT003 - a literal of SQL
-    wanted = sf.to_json(sf.struct(cell_of(element).alias(union.column)))
-    nothing = sf.lit(False)  # noqa: FBT003 - a literal of SQL
-    return _group_suspects(union, lacking.join(present, names, "left"), nothing, cell_of(TRUTH_KEYS), wanted)
-
-
-def _group_suspects(
-    projection: Union | Counts, groups: DataFrame, covered: Expression, truth_keys: Expression, wanted: Expression
-) -> DataFrame:
-    symptoms = {"in_projection": cell_of(_FOUND).isNotNull(), "covered": covered}
-    judged = groups.withColumn(VERDICT, verdict_column(Group.verdicts, symptoms))
-    return _suspects(judged.where(~_agrees(VERDICT)), projection, cell_of(VERDICT), truth_keys, wanted)
-
-
-def _suspects(
+def suspects_of(
     rows: DataFrame, projection: Projection, verdict: Expression, keys: Expression, wanted: Expression | None = None
 ) -> DataFrame:
     """Suspects in their common columns; keys are text, in the order of the projection's primary key."""

@@ -221,7 +221,6 @@ the truth, or of one of its mirrors; a counter's key is the partition key of a m
 a row that was written after the scan began (less `--margin`) is left to the next run. A number is
 left while the mirror lacks one of its rows. An undo takes back a maximum or minimum while it is
 what the run wrote, also where the group has other rows by now; undo the later of two runs first.
-Spark refuses such values by name: use `--engine local`.
 
 ```toml
 [truth.events.count.events_of_user]
