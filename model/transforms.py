@@ -229,6 +229,13 @@ class HashBucket(Transform):
         return f"crc32_of({self.source}) into {self.buckets} as {self.type}"
 
 
+NESTING_MAX: Final = 500
+"""The largest number of arrays and objects within each other that a JSON document is read with.
+
+Python's own limit differs between versions, and depends on the calls that are under way.
+"""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JsonCell(Transform):
     """A text within a JSON document, as text: a text, a whole number, true or false; else null."""
@@ -238,8 +245,10 @@ class JsonCell(Transform):
     is_total: ClassVar[bool] = False
 
     def of(self, cell: Any) -> Any:
+        if _is_too_deep(cell):
+            return None
         try:
-            part = json.loads(cell, parse_constant=_refuse)
+            part = json.loads(cell, parse_int=_whole_text, parse_constant=_refuse)
         except (ValueError, RecursionError):
             return None
         for key in self.path:
@@ -249,8 +258,6 @@ class JsonCell(Transform):
         match part:
             case bool():
                 return str(part).lower()
-            case int():
-                return str(part)
             case str() if not _HALVES.search(part):
                 return part
             case _:
@@ -263,6 +270,31 @@ class JsonCell(Transform):
 
 _HALVES: Final = re.compile("[\ud800-\udfff]")
 """Halves of a pair, which JSON can spell and no text of Cassandra holds."""
+
+_NESTING: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)
+"""The texts of a JSON document, and its brackets outside of them."""
+
+
+def _is_too_deep(document: str) -> bool:
+    """Whether a JSON document is nested too deep; of other documents it may say either."""
+    if document.count("[") + document.count("{") <= NESTING_MAX:
+        return False
+    depth = 0
+    for found in _NESTING.finditer(document):
+        if found[0] in "[{":
+            depth += 1
+        elif found[0] in "]}":
+            depth -= 1
+        if depth > NESTING_MAX:
+            return True
+    return False
+
+
+def _whole_text(digits: str) -> str:
+    """A whole number as it is written; Python's own limit of digits is a setting of its process."""
+    if digits == "-0":
+        return "0"
+    return digits
 
 
 def _refuse(name: str) -> None:

@@ -16,7 +16,6 @@ from mailmend.model.projections.family import Family
 from mailmend.model.projections.partial_mirror import ExplodedMirror
 from mailmend.model.table import Column, Key, Table
 from mailmend.repair.comparable import TEXTS, UUIDS, WHOLE_NUMBERS
-from mailmend.spark_repair.transforms import is_rendered
 
 IN_KEYS: Final = TEXTS | WHOLE_NUMBERS | UUIDS | {"blob", "boolean", "date", "timestamp"}
 COMPARED: Final = IN_KEYS | {"double", "float", "set<text>"}
@@ -52,9 +51,6 @@ def _problems(family: Family) -> Iterator[str]:
     yield from _other_than(COMPARED, mirror.truth, truth)
     if isinstance(mirror, ExplodedMirror):
         yield from _other_than(EXPLODED, mirror.truth, [mirror.truth.column(mirror.collection)])
-    for name, rule in mirror.truth.computed:
-        if not is_rendered(rule):
-            yield f"{mirror.truth.spelling}.{', '.join(rule.sources)} by {name}"
 
 
 def _other_than(known: frozenset[str], table: Table, columns: Iterable[Column]) -> Iterator[str]:

@@ -41,7 +41,7 @@ from mailmend.model.values import CellConstant
 from mailmend.repair.mending.generators import is_numbered
 from mailmend.spark_repair.comparable import key_texts, plain_form
 from mailmend.spark_repair.source import SHUFFLE_PARTS
-from mailmend.spark_repair.transforms import rendered_element
+from mailmend.spark_repair.transforms import rendered_each
 
 ONE = "fingerprint_one"
 TWO = "fingerprint_two"
@@ -187,15 +187,12 @@ def unnested(mirror: Mirror, rows: DataFrame) -> DataFrame:
         rows = rows.where(holding(mirror.only))
     if not isinstance(mirror, ExplodedMirror):
         return rows
-    cells = mirror.element_cells
-
-    def element_of(element: Expression) -> Expression:
-        return sf.struct(*(rendered_element(rule, element).alias(name) for name, rule in cells))
-
-    filled = dict(cells)
-    others = [cell_of(name) for name in rows.columns if name not in filled]
-    elements = sf.array_distinct(sf.transform(cell_of(mirror.collection), element_of))
-    return rows.select(*others, sf.inline(elements))
+    names = [name for name, _ in mirror.element_cells]
+    others = [cell_of(name) for name in rows.columns if name not in names]
+    collection = cell_of(mirror.collection)
+    cells = [rendered_each(rule, collection).alias(name) for name, rule in mirror.element_cells]
+    elements = sf.array_distinct(sf.arrays_zip(*map(cell_of, names)))
+    return rows.select(*others, *cells).select(*others, sf.inline(elements))
 
 
 def truth_frame(family: Family, rows: DataFrame, *, accept_torn: bool) -> DataFrame:

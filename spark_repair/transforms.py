@@ -46,13 +46,6 @@ _SPARK_TYPES: Final = {
 """The types of numbers; every other constant is a text."""
 
 
-def is_rendered(transform: Transform) -> bool:
-    """Whether Spark computes it; an engine without Spark computes every transform."""
-    if isinstance(transform, ElementCell) and transform.rule is not None:
-        return is_rendered(transform.rule)
-    return not isinstance(transform, JsonCell)
-
-
 def rendered(transform: Transform, *sources: Expression) -> Expression:
     """The computed cell; `sources` are the cells of the transform's sources."""
     match transform:
@@ -62,6 +55,8 @@ def rendered(transform: Transform, *sources: Expression) -> Expression:
             return sf.lit(None).cast("string")
         case JoinedColumns():
             found = _joined(sources, transform.separator)
+        case JsonCell():
+            found = _of_json(transform, *sources)
         case _:
             (source,) = sources
             found = _of(transform, source)
@@ -70,11 +65,16 @@ def rendered(transform: Transform, *sources: Expression) -> Expression:
     return found
 
 
-def rendered_element(transform: ElementCell, element: Expression) -> Expression:
-    """The cell of one element of a set or a list."""
-    if transform.rule is None:
-        return element
-    return rendered(transform.rule, element)
+def rendered_each(transform: ElementCell, elements: Expression) -> Expression:
+    """The cells of all elements of a set or a list, in the same order."""
+    rule = transform.rule
+    match rule:
+        case None:
+            return elements
+        case JsonCell():
+            return _each_of_json(transform, elements)
+        case _:
+            return sf.transform(elements, lambda element: rendered(rule, element))
 
 
 def _of(transform: Transform, cell: Expression) -> Expression:  # noqa: PLR0911 - one for each kind
@@ -102,6 +102,29 @@ def _of(transform: Transform, cell: Expression) -> Expression:  # noqa: PLR0911 
             return sf.when(sf.size(cell) > 0, sf.array_join(texts, separator))
         case _:
             raise NotImplementedError(type(transform).__name__)
+
+
+def _of_json(transform: JsonCell, cell: Expression) -> Expression:
+    """Python reads the documents: Spark's functions find other texts, and take what is not JSON."""
+
+    def text_of(document: str | None) -> str | None:
+        if document is None:
+            return None
+        found: str | None = transform.of(document)
+        return found
+
+    return sf.udf(text_of, "string")(cell)
+
+
+def _each_of_json(transform: ElementCell, elements: Expression) -> Expression:
+    """All elements at once: within an array, Spark calls no Python."""
+
+    def texts_of(documents: list[str] | None) -> list[str | None] | None:
+        if documents is None:
+            return None
+        return [transform.of_element(document, None) for document in documents]
+
+    return sf.udf(texts_of, "array<string>")(elements)
 
 
 def _joined(texts: Iterable[Expression], separator: str) -> Expression:

@@ -150,8 +150,10 @@ is its beginning, a `text` the beginning of its ISO form (`2024-05-01T13`, `2024
 (`20240501`, `202405`, `2024`). With `form = "digits"` a `text` has digits too (`20240501`,
 `2024050113`). An hour has no `date` and no `int`. `crc32_of` takes texts, whole
 numbers (their decimal digits) and UUIDs (36 characters in lower case). What `json_of` finds is a
-text, a whole number, true or false; else it is null. Spark computes everything but `json_of`: with
-it, use `--engine local`.
+text, a whole number, true or false; else it is null. A document that is not JSON is null, and one
+with more than 500 arrays and objects within each other. Of equal keys the last one counts. Spark
+hands each document to Python on its executors, because Spark's own functions read JSON in another
+way; such a check takes longer.
 
 `joined_of` takes a set or a list of texts, frozen or not, and gives a `text`. A set's elements are
 in the order of their UTF-8 bytes, as the server has them; a list keeps its order. `separator` is

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from mailmend.model.operations import Seen
 from mailmend.model.table import Table, columns, computed_column
 from mailmend.model.transforms import (
+    NESTING_MAX,
     ConstantCell,
     FieldCell,
     HashBucket,
@@ -101,6 +102,11 @@ def test_the_hash_is_crc32() -> None:
         ('{"a": {"b": "c"}}', "c"),
         ('{"a": {"b": ""}}', ""),
         ('{"a": {"b": 12}}', "12"),
+        ('{"a": {"b": -0}}', "0"),
+        ('{"a": {"b": -12}}', "-12"),
+        ('{"a": {"b": ' + "9" * 5_000 + "}}", "9" * 5_000),
+        ('{"a": {"b": 1e400}}', None),
+        ('{"a": {"b": "x"}, "a": {"b": "c"}}', "c"),
         ('{"a": {"b": true}}', "true"),
         ('{"a": {"b": 1.5}}', None),
         ('{"a": {"b": null}}', None),
@@ -115,6 +121,26 @@ def test_the_hash_is_crc32() -> None:
 )
 def test_a_json_path_leads_to_a_text(document: str, expected: str | None) -> None:
     assert JsonCell(source="doc", type="text", path=("a", "b")).of(document) == expected
+
+
+def nested(levels: int) -> str:
+    """A document of so many levels, next to a text; brackets in the text count for nothing."""
+    text = "[{" * NESTING_MAX + '\\"' + "]}" * levels
+    return '{"a": "' + text + '", "x": ' + "[" * (levels - 1) + "]" * (levels - 1) + "}"
+
+
+def found_under(calls: int, document: str) -> str | None:
+    """What is found with so many calls under way."""
+    if calls:
+        return found_under(calls - 1, document)
+    found: str | None = JsonCell(source="doc", type="text", path=("a",)).of(document)
+    return found
+
+
+@pytest.mark.parametrize("calls", [0, 300])
+def test_a_document_is_read_up_to_one_depth_whatever_calls_are_under_way(calls: int) -> None:
+    assert found_under(calls, nested(NESTING_MAX)) is not None
+    assert found_under(calls, nested(NESTING_MAX + 1)) is None
 
 
 def test_null_stays_null_without_a_default() -> None:
