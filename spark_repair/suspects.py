@@ -43,11 +43,15 @@ from mailmend.spark_repair.comparable import key_texts, plain_form
 from mailmend.spark_repair.source import SHUFFLE_PARTS
 from mailmend.spark_repair.transforms import rendered_each
 
-ONE = "fingerprint_one"
-TWO = "fingerprint_two"
-BITS = "bits"
-TRUTHS = "truths"
-TRUTH_KEY = "truth_key"
+# Columns of the keys of tables are next to these: no plain name of CQL has a blank.
+ONE = "fingerprint one"
+TWO = "fingerprint two"
+BITS = "bits of row"
+TRUTHS = "number of truths"
+_TRUTH_KEY = "truth key"
+_TRUTH_KEYS = "truth keys"
+_JUDGED = "verdict on content"
+_FOUND = "content found"
 _SEEDS = (1, 2)
 
 
@@ -251,7 +255,6 @@ TRUTH_KEYS = "truth_keys"
 WANTED = "wanted"
 _IN_TRUTH = 0
 _IN_CONTENT = 1
-_FOUND = "found"
 
 
 def contents(content: Content, truth: DataFrame, rows: DataFrame) -> DataFrame:
@@ -298,8 +301,8 @@ def shuffle_parts(rows: DataFrame) -> int:
 
 def content_suspects(content: Content, alone: DataFrame) -> DataFrame:
     symptoms = {"in_truth": bit(_IN_TRUTH), "in_projection": bit(_IN_CONTENT)}
-    judged = alone.withColumn(VERDICT, verdict_column(Content.verdicts, symptoms))
-    return suspects_of(judged.where(~agrees(VERDICT)), content, cell_of(VERDICT), no_keys())
+    judged = alone.withColumn(_JUDGED, verdict_column(Content.verdicts, symptoms))
+    return suspects_of(judged.where(~agrees(_JUDGED)), content, cell_of(_JUDGED), no_keys())
 
 
 def lost(alone: DataFrame) -> DataFrame:
@@ -373,7 +376,7 @@ def _place_verdict(layout: RowBits, projection: Mirror | Filter) -> Expression:
 
 
 def _verdict_of(projection: Projection) -> str:
-    return f"{VERDICT}_{projection.name}"
+    return f"verdict on {projection.name}"
 
 
 def agrees(column: str) -> Expression:
@@ -382,7 +385,7 @@ def agrees(column: str) -> Expression:
 
 def without_truth_keys(wrong: DataFrame) -> DataFrame:
     """Suspect places without the keys of truth rows, which are not asked for."""
-    return wrong.withColumn(TRUTH_KEYS, no_keys())
+    return wrong.withColumn(_TRUTH_KEYS, no_keys())
 
 
 def with_truth_keys(
@@ -390,12 +393,12 @@ def with_truth_keys(
 ) -> DataFrame:
     """Suspect places with the partition keys of every truth row that claims them."""
     place = place_of(projections[0], family)
-    claims = truth.select(*map(cell_of, place), key_of_truth(family).alias(TRUTH_KEY))
+    claims = truth.select(*map(cell_of, place), key_of_truth(family).alias(_TRUTH_KEY))
     here = wrong.select(*map(cell_of, place))
-    known = sf.sort_array(sf.collect_set(TRUTH_KEY)).alias(TRUTH_KEYS)
+    known = sf.sort_array(sf.collect_set(_TRUTH_KEY)).alias(_TRUTH_KEYS)
     keys = claims.join(here, list(place)).groupBy(*place).agg(known)
-    found = sf.coalesce(cell_of(TRUTH_KEYS), no_keys())
-    return wrong.join(keys, list(place), "left").withColumn(TRUTH_KEYS, found)
+    found = sf.coalesce(cell_of(_TRUTH_KEYS), no_keys())
+    return wrong.join(keys, list(place), "left").withColumn(_TRUTH_KEYS, found)
 
 
 def no_keys() -> Expression:
@@ -410,7 +413,7 @@ def spread(projections: Sequence[Mirror | Filter], wrong: DataFrame) -> DataFram
     """One suspect for each projection that does not agree at a place."""
     each = sf.array(*map(_suspect_of, projections))
     nothing = sf.lit(None).cast("string").alias(WANTED)
-    found = wrong.select(sf.inline(each), TRUTH_KEYS, nothing)
+    found = wrong.select(sf.inline(each), cell_of(_TRUTH_KEYS).alias(TRUTH_KEYS), nothing)
     return found.where(~agrees(VERDICT))
 
 
