@@ -125,10 +125,10 @@ if TYPE_CHECKING:
     from mailmend.model.projections.conditions import OneOf as OneOf
     from mailmend.model.projections.conditions import RowCondition as RowCondition
     from mailmend.model.projections.conditions import StartsWith as StartsWith
+    from mailmend.model.projections.content import Content as Content
     from mailmend.model.projections.declaration_file import read_declaration as read_declaration
     from mailmend.model.projections.declaration_nodes import BadDeclaration as BadDeclaration
     from mailmend.model.projections.declarations import Declaration as Declaration
-    from mailmend.model.projections.family import Content as Content
     from mailmend.model.projections.family import Counts as Counts
     from mailmend.model.projections.family import Family as Family
     from mailmend.model.projections.family import Filter as Filter

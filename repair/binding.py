@@ -16,7 +16,8 @@ from mailmend.model.catalog.mail import FAMILIES, MESSAGES
 from mailmend.model.cql_types import normal_type
 from mailmend.model.errors import SchemaMismatch, WrongUse
 from mailmend.model.keyspace import Schema
-from mailmend.model.projections.family import Content, Counts, Family, Filter, Union
+from mailmend.model.projections.content import Content
+from mailmend.model.projections.family import Counts, Family, Filter, Union
 from mailmend.model.projections.filled_mirror import FilledMirror
 from mailmend.model.projections.projection import Mirror, Projection
 from mailmend.model.table import Column, Kind, Table, is_plain_name

@@ -11,6 +11,7 @@ from mailmend.model.names import name_of
 from mailmend.model.projections.conditions import (
     RowCondition,
 )
+from mailmend.model.projections.content import Content
 from mailmend.model.projections.declarations import (
     COLUMN,
     COLUMNS,
@@ -34,7 +35,7 @@ from mailmend.model.projections.declarations import (
     DeclaredView,
 )
 from mailmend.model.projections.declared_transforms import DeclaredTransform
-from mailmend.model.projections.family import Content, Counts, Family, Filter, Union
+from mailmend.model.projections.family import Counts, Family, Filter, Union
 from mailmend.model.projections.partial_mirror import ExplodedMirror, PartialMirror
 from mailmend.model.projections.projection import Mirror, Projection
 from mailmend.model.projections.toml_values import toml_text

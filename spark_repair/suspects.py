@@ -31,7 +31,8 @@ from mailmend.model.projections.conditions import (
     RowCondition,
     StartsWith,
 )
-from mailmend.model.projections.family import Content, Family, Filter
+from mailmend.model.projections.content import Content
+from mailmend.model.projections.family import Family, Filter
 from mailmend.model.projections.partial_mirror import ExplodedMirror, PartialMirror
 from mailmend.model.projections.places import may_be_undemanded
 from mailmend.model.projections.projection import Mirror, Projection

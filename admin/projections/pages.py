@@ -112,8 +112,10 @@ it that no row of the truth names is a LEAK. A repair reports both. An option as
 | `--orphans quarantine` | rows of the truth without content, and the rows that follow from them |
 
 A row of the truth goes while every cell is as it was seen. The rows of mirrors, `explode` and
-filters that follow from it alone go with it; groups are counted anew by the next run. Both options
-keep before-images for an undo, and leave a row that was made or written within the last day.
+filters that follow from it alone go with it; groups are counted anew by the next run. A repair of
+the content alone (`repair profiles`) knows its mirrors only: leave the name out to quarantine rows.
+Both options keep before-images for an undo, and leave a row that was made or written within the
+last day.
 The age of a row is told by the timeuuids of its key and by the write times of its cells: the latest
 of them counts. A row without a timeuuid is left with the reason where a cell shows no write time:
 a row of keys alone, and before Cassandra 5 a row with a collection that is not frozen. Content that

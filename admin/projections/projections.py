@@ -22,6 +22,7 @@ from mailmend.model.errors import ExitCode, WrongUse
 from mailmend.model.keyspace import Schema
 from mailmend.model.operations import Level, Scan
 from mailmend.model.ports import Tables
+from mailmend.model.projections.content import Content
 from mailmend.model.projections.declaration_file import (
     FILE_CHARACTERS_MAX,
     DeclarationFile,
@@ -39,7 +40,7 @@ from mailmend.model.projections.declarations import (
     VIEW,
     Declaration,
 )
-from mailmend.model.projections.family import Content, Counts, Family, Filter, Union
+from mailmend.model.projections.family import Counts, Family, Filter, Union
 from mailmend.model.projections.partial_mirror import ExplodedMirror, PartialMirror
 from mailmend.model.projections.projection import Mirror, Projection
 from mailmend.model.projections.valued import Bounds, Numbers

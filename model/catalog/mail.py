@@ -14,7 +14,8 @@ from mailmend.model.catalog.james_tables import BESIDE_TABLES, BLOOM_1_PERCENT, 
 from mailmend.model.catalog.mail_queue import QUEUE_TABLES
 from mailmend.model.keyspace import Schema
 from mailmend.model.projections.conditions import Condition
-from mailmend.model.projections.family import Content, Counts, Family, Filter, Union, projections_of
+from mailmend.model.projections.content import Content
+from mailmend.model.projections.family import Counts, Family, Filter, Union, projections_of
 from mailmend.model.projections.filled_mirror import FilledMirror
 from mailmend.model.projections.projection import Mirror, Projection
 from mailmend.model.projections.verdicts import Verdict

@@ -429,11 +429,10 @@ class Mirror(Projection):
 
     def since(self, truths: Sequence[Seen]) -> int | None:
         """When truth rows were made or written last, in microseconds; None: unknown."""
-        signs = [last_sign(self.truth, self.truth.key_of(seen.row), seen) for seen in truths]
-        known = [sign for sign in signs if sign is not None]
-        if len(known) < len(signs):
+        if len(truths) != 1:  # several clash, and none is removed
             return None
-        return max(known, default=None)
+        (seen,) = truths
+        return last_sign(self.truth, self.truth.key_of(seen.row), seen)
 
     def removal(self, truth: Row) -> RemoveIf:
         """The removal of a truth row while it is unchanged."""
@@ -503,7 +502,8 @@ class Mirror(Projection):
 
     def truth_back(self, image: Finding, look: Look, origin: Finding | None) -> Conditional | MovedVerdict | None:
         """None where the truth is as recorded; a conditional write where the run itself changed it; else MOVED."""
-        if all_the_same(image.truths, look.truths) or self._went_with_truth(image, look):
+        is_anothers = image.verdict is Verdict.LOST_CONTENT and look.content is None  # another family's
+        if is_anothers or all_the_same(image.truths, look.truths):
             return None
         if image.verdict is not Verdict.LOST_CONTENT and not image.last_trace:
             return Verdict.MOVED
@@ -514,10 +514,6 @@ class Mirror(Projection):
                 return self.removal(standing.row)
             case _:
                 return Verdict.MOVED
-
-    def _went_with_truth(self, image: Finding, look: Look) -> bool:
-        """Whether a row was removed with a truth row, whose before-image is another family's."""
-        return image.verdict is Verdict.LOST_CONTENT and look.content is None
 
     def _is_runs_own(self, standing: Row, image: Finding, origin: Finding | None) -> bool:
         """Whether the run wrote this truth row: from the projection, or from its origin's image."""

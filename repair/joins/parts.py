@@ -12,7 +12,8 @@ from enum import IntEnum
 from functools import cache, partial
 from typing import Any, NamedTuple
 
-from mailmend.model.projections.family import Content, Filter
+from mailmend.model.projections.content import Content
+from mailmend.model.projections.family import Filter
 from mailmend.model.projections.findings import Suspect
 from mailmend.model.projections.group import Group
 from mailmend.model.projections.projection import Mirror, Projection

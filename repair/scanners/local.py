@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 
 from mailmend.model.operations import Scan
 from mailmend.model.ports import Clock, Progress, Tables
-from mailmend.model.projections.family import Content, Family
+from mailmend.model.projections.content import Content
+from mailmend.model.projections.family import Family
 from mailmend.model.projections.findings import Suspect
 from mailmend.model.projections.group import Group
 from mailmend.model.projections.partial_mirror import PartialMirror

@@ -34,7 +34,8 @@ from mailmend.model.ids import BlobId, MailboxId, MessageId, ModSeq, Uid
 from mailmend.model.instants import MICROS
 from mailmend.model.operations import Level, Put, Read, Scan, Seen
 from mailmend.model.ports import Clock, Lags, Tables
-from mailmend.model.projections.family import Content, Family
+from mailmend.model.projections.content import Content
+from mailmend.model.projections.family import Family
 from mailmend.model.projections.projection import Mirror
 from mailmend.model.table import Row
 from mailmend.repair.retries import Retries

@@ -7,7 +7,8 @@ engine that joins, fingerprints and sums in its own clever way is held to it, su
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from mailmend.model.operations import Seen
-from mailmend.model.projections.family import Content, Counts, Family, Union
+from mailmend.model.projections.content import Content
+from mailmend.model.projections.family import Counts, Family, Union
 from mailmend.model.projections.findings import Suspect
 from mailmend.model.projections.look import Look
 from mailmend.model.projections.projection import Projection

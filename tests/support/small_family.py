@@ -3,7 +3,8 @@
 from typing import Final
 
 from mailmend.model.projections.conditions import Condition
-from mailmend.model.projections.family import Content, Counts, Family, Filter, Union
+from mailmend.model.projections.content import Content
+from mailmend.model.projections.family import Counts, Family, Filter, Union
 from mailmend.model.projections.projection import Mirror
 from mailmend.model.table import Table, columns
 

@@ -7,7 +7,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
-from mailmend.model.projections.family import Content, Filter
+from mailmend.model.projections.content import Content
+from mailmend.model.projections.family import Filter
 from mailmend.model.projections.group import Group
 from mailmend.model.projections.projection import Mirror
 from mailmend.model.projections.verdicts import Verdict

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mailmend.model.operations import RemoveIf, Seen
 from mailmend.model.projections.ages import is_old, last_sign, why_kept
-from mailmend.model.projections.family import Content
+from mailmend.model.projections.content import Content
 from mailmend.model.projections.findings import Finding, RepairPolicy, Suspect
 from mailmend.model.projections.look import Look
 from mailmend.model.projections.projection import Mirror

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from mailmend.model.projections.family import Content, Filter
+from mailmend.model.projections.content import Content
+from mailmend.model.projections.family import Filter
 from mailmend.model.projections.group import Group
 from mailmend.model.projections.projection import Mirror
 from mailmend.model.projections.verdicts import (

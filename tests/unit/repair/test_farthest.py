@@ -183,7 +183,7 @@ def test_a_value_that_a_later_deletion_hides_is_a_lag() -> None:
     assert [suspect.projection for suspect in visits.lags.suspects] == ["most"]
 
 
-def test_a_row_without_values_changes_no_group() -> None:
+def test_a_row_without_a_value_changes_no_group() -> None:
     visits = Visits()
 
     written = visits.writer.put(visit(1))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mailmend.model.catalog.mail import MESSAGES
 from mailmend.model.operations import Seen
-from mailmend.model.projections.family import Content
+from mailmend.model.projections.content import Content
 from mailmend.model.projections.findings import Suspect
 from mailmend.model.projections.look import Look
 from mailmend.model.projections.projection import Projection
