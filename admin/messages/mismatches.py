@@ -24,6 +24,7 @@ from mailmend.repair.scanners.mismatches import (
     MismatchLook,
     TableRule,
     confirmed,
+    unsettled,
 )
 
 Looks = dict[str, MismatchLook]
@@ -59,29 +60,44 @@ class _LookingTwice:
         before: Looks,
         looked_at: float,
     ) -> list[Mismatch]:
-        """What a second look sees too; without a second look, what the first one saw.
+        """What two looks see, the delay in between; without a second look, what the first one saw.
+
+        A number that changed from the first look to the second is looked at once more.
 
         Args:
             wanted: the tables.
             before: the first look.
             looked_at: when that ended, in seconds of the clock.
         """
+        if self.request.no_recheck:
+            return _in_both(before, before)
+        after = self._again(wanted, before, looked_at)
+        mismatches = _in_both(before, after)
+        changed = {name: unsettled(before[name], look) for name, look in after.items()}
+        last = self._again(wanted, changed, self.opened.clock.monotonic())
+        return mismatches + _in_both(changed, last)
+
+    def _again(self, wanted: Sequence[TableRule], before: Looks, looked_at: float) -> Looks:
+        """A look at the tables with mismatches, once the delay has passed since `looked_at`."""
         suspect = []
         for rule in wanted:
             look = before.get(rule.table.name)
             if look is not None and look.found:
                 suspect.append(rule)
-        after = before
-        if suspect and not self.request.no_recheck:
-            passed = self.opened.clock.monotonic() - looked_at
-            left = self.request.delay.total_seconds() - passed
-            what = "waiting for late writes before the second look"
-            wait_visibly(self.opened.clock, self.caller.progress, what, left)
-            after = self.looks(suspect, before)
-        mismatches: list[Mismatch] = []
-        for name, look in after.items():
-            mismatches += confirmed(before[name], look)
-        return mismatches
+        if not suspect:
+            return {}
+        passed = self.opened.clock.monotonic() - looked_at
+        left = self.request.delay.total_seconds() - passed
+        what = "waiting for late writes before the second look"
+        wait_visibly(self.opened.clock, self.caller.progress, what, left)
+        return self.looks(suspect, before)
+
+
+def _in_both(before: Looks, after: Looks) -> list[Mismatch]:
+    mismatches: list[Mismatch] = []
+    for name, look in after.items():
+        mismatches += confirmed(before[name], look)
+    return mismatches
 
 
 def check_james(

@@ -52,6 +52,16 @@ def confirmed(before: MismatchLook, after: MismatchLook) -> tuple[Mismatch, ...]
     return tuple(sorted(both, key=_place))
 
 
+def unsettled(before: MismatchLook, after: MismatchLook) -> MismatchLook:
+    """The mismatches of the second look that the first one saw with another number.
+
+    A first look at a large table takes long: messages come meanwhile.
+    """
+    places = {_place(mismatch) for mismatch in before.found}
+    changed = [mismatch for mismatch in after.found - before.found if _place(mismatch) in places]
+    return MismatchLook(frozenset(changed), {})
+
+
 def _place(mismatch: Mismatch) -> tuple[str, tuple[str, ...]]:
     return mismatch.table, mismatch.key
 

@@ -16,7 +16,7 @@ from mailmend.model.keyspace import Schema
 from mailmend.model.operations import Change, Count, Level, Put, Remove
 from mailmend.model.table import Table
 from mailmend.repair.scanners.comparisons import TABLE_RULES
-from mailmend.repair.scanners.mismatches import Mismatch, MismatchLook, TableRule, confirmed
+from mailmend.repair.scanners.mismatches import Mismatch, MismatchLook, TableRule, confirmed, unsettled
 from tests.support.clock import VirtualClock
 from tests.support.repairing import message
 from tests.support.schemas import served_table
@@ -319,13 +319,23 @@ def test_what_james_wrote_in_between_is_no_mismatch(mail: MemoryTables) -> None:
     assert [mismatch.key for mismatch in confirmed(first, second)] == [("#private&ann", "size")]
 
 
-def test_a_difference_that_changes_is_not_confirmed(mail: MemoryTables) -> None:
+def test_a_difference_that_changes_is_not_confirmed_and_looked_at_again(mail: MemoryTables) -> None:
     mailbox(mail, BOX, "ann")
-    stored(mail, "ann", 1, 0)
+    stored(mail, "ann", 1, 1)
+    stored(mail, "bob", 1, 0)
     first = look(mail, QUOTA_VALUE)
     stored(mail, "ann", 1, 0)
 
-    assert confirmed(first, look(mail, QUOTA_VALUE, first)) == ()
+    second = look(mail, QUOTA_VALUE, first)
+    again = unsettled(first, second)
+    third = look(mail, QUOTA_VALUE, again)
+
+    assert [mismatch.key for mismatch in confirmed(first, second)] == [
+        ("#private&ann", "size"),
+        ("#private&bob", "count"),
+    ]
+    assert [mismatch.key for mismatch in again.found] == [("#private&ann", "count")]
+    assert [(mismatch.key, mismatch.by) for mismatch in confirmed(again, third)] == [(("#private&ann", "count"), 2)]
 
 
 def test_a_look_tells_how_many_rows_it_read(mail: MemoryTables) -> None:

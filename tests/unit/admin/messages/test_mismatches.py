@@ -130,6 +130,19 @@ def test_quotas_are_compared_where_they_are_named(
     ]
 
 
+def test_a_quota_of_a_user_who_gets_mails_meanwhile_is_looked_at_a_third_time(
+    james: NamedTables, mailmend: CommandLine
+) -> None:
+    """The first look at all messages takes long; the drift of 3 is seen by the two looks after it."""
+    arrives = Count(QUOTA_VALUE, (ROOT, "MAILBOX", "count"), {"currentvalue": -4})
+    james.write(Count(QUOTA_VALUE, (ROOT, "MAILBOX", "count"), {"currentvalue": 7}))
+    james.surround = Strike(lambda one: of(QUOTA_VALUE, one), then=lambda: james.write(arrives), times=1)
+
+    ended = mailmend("check", "quotaCurrentValue", *AT_ONCE)
+
+    assert [(one["key"], one["by"]) for one in ended.json["mismatches"]["first"]] == [([ROOT, "count"], 3)]
+
+
 def test_attachments_are_compared_where_they_are_named(james: NamedTables, mailmend: CommandLine) -> None:
     named = {"id": "abc", "name": None, "cid": None, "isinline": False}
     james.write(Put(MESSAGE_V3, {"messageid": message(9), "attachments": (named,)}))
