@@ -73,7 +73,7 @@ def group_suspects(family: Family, group: Group, truth: DataFrame, rows: DataFra
         case Union():
             return _union_suspects(family, group, truth, rows)
         case _:
-            raise NotImplementedError(type(group)._name_)
+            raise NotImplementedError(type(group).__name__)
 
 
 def _counts_suspects(family: Family, counts: Counts, truth: DataFrame, rows: DataFrame) -> DataFrame:

@@ -21,7 +21,10 @@ from mailmend.model.table import Key, Row
 
 @dataclass(frozen=True, slots=True)
 class Content(Projection):
-    """A table of contents: each truth row needs one row of it; several may share it. One that none names is a LEAK."""
+    """A table of contents: each truth row needs one row of it, which several may share.
+
+    A row that no truth row names is a LEAK.
+    """
 
     verdicts: ClassVar = CONTENT_VERDICTS
     needs_content: ClassVar[bool] = False

@@ -28,6 +28,9 @@ from tests.support.cells import TYPES, cells_of_type, stored
 def test_cells_are_the_same_exactly_where_the_same_is_stored(data: st.DataObject, kind: str) -> None:
     cells = cells_of_type(kind)
     one, other = data.draw(cells), data.draw(cells)
+    if kind.startswith("set<"):
+        # Its elements are stored one by one: of null and of the empty set there are none.
+        one, other = one or None, other or None
 
     same = stored(kind, one) == stored(kind, other)
 
