@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from mailmend.admin.messages.mending import MendingResult as MendingResult
     from mailmend.choices import CheckChoices as CheckChoices
     from mailmend.choices import LagChoices as LagChoices
+    from mailmend.choices import MailboxChoices as MailboxChoices
     from mailmend.choices import OpenSettings as OpenSettings
     from mailmend.choices import RepairChoices as RepairChoices
     from mailmend.choices import ScanChoices as ScanChoices
@@ -160,6 +161,7 @@ if TYPE_CHECKING:
     from mailmend.repair.mending.engine import RepairResult as RepairResult
     from mailmend.repair.mending.generators import BehindGenerator as BehindGenerator
     from mailmend.repair.retries import RetryPolicy as RetryPolicy
+    from mailmend.repair.scanners.gone_mailboxes import GoneMailbox as GoneMailbox
     from mailmend.repair.store.mailboxes import BadName as BadName
     from mailmend.repair.store.mailboxes import Mailboxes as Mailboxes
     from mailmend.repair.store.message import Attachment as Attachment
@@ -189,6 +191,7 @@ _NAMES_IN: Final = {
     "mailmend.choices": (
         "CheckChoices",
         "LagChoices",
+        "MailboxChoices",
         "OpenSettings",
         "RepairChoices",
         "ScanChoices",
@@ -317,6 +320,7 @@ _NAMES_IN: Final = {
     "mailmend.repair.mending.engine": ("RepairResult",),
     "mailmend.repair.mending.generators": ("BehindGenerator",),
     "mailmend.repair.retries": ("RetryPolicy",),
+    "mailmend.repair.scanners.gone_mailboxes": ("GoneMailbox",),
     "mailmend.repair.store.mailboxes": ("BadName", "Mailboxes"),
     "mailmend.repair.store.message": (
         "Attachment",

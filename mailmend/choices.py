@@ -177,6 +177,48 @@ class LagChoices(TypedDict, total=False):
     pace: Literal["auto", "full"]
 
 
+class MailboxChoices(TypedDict, total=False):
+    """What a repair of mailboxes may write; each as in `ScanChoices` and `RepairChoices`.
+
+    Attributes:
+        dry_run: whether no row is written.
+        plan: a file that is written in place of rows; `mailmend apply` carries it out.
+        only: `Verdict.PROJECT` (missing rows), `Verdict.AMEND` (rows that differ); default: both.
+        max_fixes: the maximum number of fixes; with more, nothing is written.
+        beat_ahead: whether cells from the future are overwritten at once.
+        delay: the time between the scan and the second look; default: 60 seconds.
+        clock_skew: the greatest difference between any two clocks; default: 5 seconds.
+        margin: how long before the scan the timestamps of fixes lie; default: 30 seconds.
+        no_writers: whether no process writes meanwhile; then no margin and no delay is needed.
+        keep: how long before-images are kept; default: 30 days.
+        engine: what scans; `auto` decides by the estimated size. Default: `auto`.
+        master: of Spark: `local[N]` or `spark://HOST:PORT`.
+        spark_conf: settings of Spark, such as `spark.executor.memory=2g`.
+        rows_per_second: the maximum number of rows that all workers read and write together.
+        pace: whether the run makes way for other users of the cluster; default: `full`.
+        level: the consistency level of the scans; default: LOCAL_QUORUM.
+        staging: a folder or bucket that keeps what was read until the run is complete.
+    """
+
+    dry_run: bool
+    plan: Path
+    only: frozenset[Verdict]
+    max_fixes: int
+    beat_ahead: bool
+    delay: timedelta
+    clock_skew: timedelta
+    margin: timedelta
+    no_writers: bool
+    keep: timedelta
+    engine: Literal["auto", "spark", "local"]
+    master: str
+    spark_conf: Sequence[str]
+    rows_per_second: int
+    pace: Literal["auto", "full"]
+    level: Level
+    staging: str | Path
+
+
 class RepairChoices(ScanChoices, total=False):
     """What a repair may write: the choices of `ScanChoices`, and more.
 

@@ -26,11 +26,19 @@ from mailmend.admin.messages.repair import (
     repair,
     repair_lags,
 )
+from mailmend.admin.messages.repair_mailboxes import REPAIR_MAILBOXES, repair_mailboxes
 from mailmend.admin.messages.repair_tables import REPAIR_TABLES
 from mailmend.admin.messages.runs import UNDO, UndoRequest, undo
 from mailmend.admin.program import ProgramSettings, settings_of
 from mailmend.admin.queue.connections import QueueConnections, tables_and_broker, topics_of
-from mailmend.choices import CheckChoices, LagChoices, OpenSettings, RepairChoices, UndoChoices
+from mailmend.choices import (
+    CheckChoices,
+    LagChoices,
+    MailboxChoices,
+    OpenSettings,
+    RepairChoices,
+    UndoChoices,
+)
 from mailmend.cql.introspect import live_schema
 from mailmend.mailqueue.queue import MailQueue
 from mailmend.model.errors import WrongUse
@@ -235,6 +243,36 @@ class Mailmend:
         chosen = self._settings.chosen(command, choices, words=words, below=("repair",))
         return repair(RepairRequest(connection=self._known(), **chosen), caller or Caller())
 
+    def repair_mailboxes(
+        self,
+        *,
+        caller: Caller | None = None,
+        **choices: Unpack[MailboxChoices],
+    ) -> MendingResult:
+        """Mend rows of mailboxes by their paths: what `mailmend repair mailboxes` does.
+
+        A row of `mailbox` is written where exactly one path in `mailboxPathV3` tells it. A mailbox
+        with two paths, or with none, is only reported (`summary.left`), and James need not stop.
+
+        Args:
+            caller: receives findings and progress while they come; is asked about too many fixes.
+            choices: what may be mended.
+
+        Returns:
+            The sums (`summary`), with the run's id to `undo` it by: None after a dry run. In
+            `gone_mailboxes`: mailboxes that are no more, of which rows are left.
+
+        Raises:
+            FixLimit: more is due than `max_fixes` allows; nothing was written.
+            LeaseHeld: another repair of the keyspace is at work.
+            SchemaMismatch: the keyspace lacks a table or column of mailboxes.
+            WrongUse: a choice is not of its kind.
+            CannotReach: the cluster does not answer.
+        """
+        chosen = self._settings.chosen(REPAIR_MAILBOXES, choices, below=("repair",))
+        request = RepairRequest(connection=self._known(), **chosen)
+        return repair_mailboxes(request, caller or Caller())
+
     def repair_lags(
         self,
         *,
@@ -376,6 +414,16 @@ class AsyncMailmend:
     ) -> MendingResult:
         """As `Mailmend.repair`; the caller's functions are called in the thread."""
         return await asyncio.to_thread(self._blocking.repair, caller=caller, **choices)
+
+    async def repair_mailboxes(
+        self,
+        *,
+        caller: Caller | None = None,
+        **choices: Unpack[MailboxChoices],
+    ) -> MendingResult:
+        """As `Mailmend.repair_mailboxes`; the caller's functions are called in the thread."""
+        repair = self._blocking.repair_mailboxes
+        return await asyncio.to_thread(repair, caller=caller, **choices)
 
     async def repair_lags(
         self,

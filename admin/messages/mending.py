@@ -85,12 +85,15 @@ class MendingResult:
         examples: at most five findings of each projection and verdict.
         plan: the file of a plan that was made, or applied; None without a plan.
         topics: the mails of Pulsar's topics; None where they were not looked at.
+        gone_mailboxes: mailboxes that are no more, of which rows are left, sorted by id; None where
+            they were not looked for, as by every command but a repair of mailboxes.
     """
 
     summary: RepairResult
     examples: tuple[Example, ...] = ()
     plan: Path | None = None
     topics: CheckedTopics | None = None
+    gone_mailboxes: tuple[GoneMailbox, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +108,6 @@ class CommandResult(MendingResult):
         affected: in whose mailboxes the findings are; None where no report tells it.
         scope: what was looked at.
         left_tables: the denormalised tables of the keyspace that a check of mail did not look at.
-        gone_mailboxes: mailboxes that are no more, of which rows are left; None where no command
-            looked for them.
         mismatches: rows of James that contradict each other; None where no command looked for them.
     """
 
@@ -117,7 +118,6 @@ class CommandResult(MendingResult):
     stores: str = ""
     scope: RunScope = MAIL
     left_tables: tuple[LeftTable, ...] = ()
-    gone_mailboxes: tuple[GoneMailbox, ...] | None = None
     mismatches: tuple[Mismatch, ...] | None = None
 
 

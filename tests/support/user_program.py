@@ -40,6 +40,14 @@ def mended(mail: mailmend.Mailmend, users: list[str]) -> Mapping[Verdict, int]:
     return repaired.summary.fixed
 
 
+def left_behind(mail: mailmend.Mailmend) -> dict[UUID, list[str]]:
+    """Mend the rows of mailboxes; the tables that have rows of mailboxes that are no more."""
+    choices: mailmend.MailboxChoices = {"max_fixes": 100, "only": frozenset({Verdict.PROJECT})}
+    repaired = mail.repair_mailboxes(**choices)
+    gone: tuple[mailmend.GoneMailbox, ...] = repaired.gone_mailboxes or ()
+    return {mailbox.mailbox: list(mailbox.tables) for mailbox in gone}
+
+
 async def forwarded(mail: mailmend.AsyncMailmend) -> int:
     """Take one mail of a queue, and put it into another."""
     opened: AbstractAsyncContextManager[mailmend.MailQueue] = mail.queue("incoming")
@@ -79,6 +87,7 @@ async def main() -> None:
         with mailmend.open(host=["cassandra1", "cassandra2"], port=9042, keyspace="apache_james") as mail:
             archive(mail, "ann@example.org", b"Subject: hello\r\n\r\nGood day.\r\n")
             _LOG.info("mended: %s", mended(mail, ["ann@example.org"]))
+            _LOG.info("rows are left of: %s", left_behind(mail))
         async with mailmend.open_async(broker="pulsar://pulsar1/public/default") as queues:
             _LOG.info("in the queue: %s", await forwarded(queues))
     except MailmendError as error:

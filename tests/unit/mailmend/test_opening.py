@@ -14,24 +14,33 @@ import mailmend
 from mailmend.admin.frame.cluster import lag_journal, open_cluster
 from mailmend.admin.messages.check import CHECK
 from mailmend.admin.messages.repair import REPAIR_LAGS, REPAIR_MESSAGES
+from mailmend.admin.messages.repair_mailboxes import REPAIR_MAILBOXES
 from mailmend.admin.messages.repair_tables import REPAIR_TABLES
 from mailmend.admin.messages.runs import UNDO
 from mailmend.admin.program import NAMES, settings_of
 from mailmend.admin.queue import openers
-from mailmend.choices import CheckChoices, LagChoices, OpenSettings, RepairChoices, UndoChoices
+from mailmend.choices import (
+    CheckChoices,
+    LagChoices,
+    MailboxChoices,
+    OpenSettings,
+    RepairChoices,
+    UndoChoices,
+)
 from mailmend.cql.driver.session import Keyspace
 from mailmend.mailqueue.pulsar.settings import PulsarSettings
 from mailmend.mailqueue.rabbitmq.broker.settings import BrokerSettings
-from mailmend.model.catalog.mail import FAMILIES, MESSAGE_ID, MESSAGES
+from mailmend.model.catalog.mail import FAMILIES, MAILBOX, MESSAGE_ID, MESSAGES
 from mailmend.model.errors import BadSettings, UnknownRun, WrongUse
 from mailmend.model.operations import Remove
 from mailmend.model.projections.findings import Suspect
 from mailmend.model.projections.verdicts import Verdict
 from tests.support.cluster_twin import ClusterTwin, cluster_in_memory
-from tests.support.mail_states import MailKeyspace
+from tests.support.mail_states import MailKeyspace, register
 from tests.support.memory_topics import MemoryTopics
 from tests.support.queue_commands import KEYSPACE, QueueShell, queue_shell
 from tests.support.queues import CONTENT, mail
+from tests.support.repairing import message
 
 BYTES = b"Subject: hello\r\n\r\nGood day.\r\n"
 NEW = mailmend.NewMail(*mailmend.split_mail(BYTES), datetime(2026, 11, 29, tzinfo=UTC))
@@ -62,6 +71,18 @@ def drifted(cluster: ClusterTwin) -> MailKeyspace:
     keyspace.refill()
     cluster.clock.advance(100)
     keyspace.lose_projection(keyspace.truths[0])
+    cluster.clock.advance(100)
+    return keyspace
+
+
+@pytest.fixture
+def unnamed(cluster: ClusterTwin) -> MailKeyspace:
+    """A keyspace with a mailbox that lacks its row, and another with two paths."""
+    keyspace = MailKeyspace("mail", cast("Keyspace", cluster.keyspace("mail")))
+    keyspace.refill()
+    register(keyspace, 1, "Lost", row_says=None)
+    register(keyspace, 2, "Before", row_says="After")
+    register(keyspace, 2, "After", row_says="After")
     cluster.clock.advance(100)
     return keyspace
 
@@ -109,6 +130,56 @@ class TestOpened:
             repaired = opened.repair(only=frozenset({Verdict.AMEND}), **AT_ONCE)
         assert repaired.summary.fixed == {}
         assert repaired.summary.left == {Verdict.PROJECT: 1}
+
+    def test_a_row_of_a_mailbox_is_mended_and_put_back(self, unnamed: MailKeyspace) -> None:
+        lost = (message(1),)
+        with mailmend.open(host="127.0.0.1", keyspace="mail") as opened:
+            looked = opened.repair_mailboxes(dry_run=True, **AT_ONCE)
+            assert unnamed.get(MAILBOX, lost) is None
+            repaired = opened.repair_mailboxes(**AT_ONCE)
+            mended = unnamed.get(MAILBOX, lost)
+            assert repaired.summary.run is not None
+            undone = opened.undo(repaired.summary.run)
+
+        assert (looked.summary.due.total(), looked.summary.run) == (1, None)
+        assert repaired.summary.fixed == {Verdict.PROJECT: 1}
+        assert repaired.summary.left == {Verdict.CLASH: 1}
+        assert mended is not None
+        assert mended["name"] == "Lost"
+        assert undone.summary.fixed == {Verdict.PROJECT: 1}
+        assert unnamed.get(MAILBOX, lost) is None
+
+    def test_a_repair_of_mailboxes_may_be_planned_and_narrowed(self, unnamed: MailKeyspace, tmp_path: Path) -> None:
+        plan = tmp_path / "plan.jsonl"
+        with mailmend.open(host="127.0.0.1", keyspace="mail") as opened:
+            planned = opened.repair_mailboxes(plan=plan, **AT_ONCE)
+            narrowed = opened.repair_mailboxes(only=frozenset({Verdict.AMEND}), **AT_ONCE)
+            with pytest.raises(mailmend.FixLimit):
+                opened.repair_mailboxes(max_fixes=0, **AT_ONCE)
+
+        assert (planned.plan, planned.summary.due.total()) == (plan, 1)
+        assert "PROJECT" in plan.read_text()
+        assert narrowed.summary.left == {Verdict.PROJECT: 1, Verdict.CLASH: 1}
+        assert unnamed.get(MAILBOX, (message(1),)) is None
+
+    def test_mailboxes_that_are_no_more_are_in_the_result(self, unnamed: MailKeyspace) -> None:
+        with mailmend.open(host="127.0.0.1", keyspace="mail") as opened:
+            repaired = opened.repair_mailboxes(dry_run=True, **AT_ONCE)
+            messages = opened.repair(dry_run=True, **AT_ONCE)
+
+        assert repaired.gone_mailboxes is not None
+        (gone,) = repaired.gone_mailboxes
+        assert gone.mailbox == unnamed.mailbox
+        assert "messageIdTable" in gone.tables
+        assert messages.gone_mailboxes is None, "no other repair looks for them"
+
+    def test_a_choice_of_messages_is_none_of_mailboxes(self) -> None:
+        given: Mapping[str, Any] = {"torn": "accept"}
+        with (
+            mailmend.open(host="127.0.0.1", keyspace="mail") as opened,
+            pytest.raises(WrongUse, match="'torn' is not a setting"),
+        ):
+            opened.repair_mailboxes(**given)
 
     def test_a_write_that_outlived_its_retries_is_mended_by_its_lag(self, cluster: ClusterTwin) -> None:
         """A projection was lost, and the journal names it: nothing is scanned."""
@@ -186,13 +257,14 @@ class TestOpened:
         [
             lambda opened: opened.check(),
             lambda opened: opened.repair(),
+            lambda opened: opened.repair_mailboxes(),
             lambda opened: opened.repair_lags(),
             lambda opened: opened.undo(uuid4()),
             lambda opened: opened.messages,
             lambda opened: opened.mailboxes,
             lambda opened: opened.projections,
         ],
-        ids=["check", "repair", "lags", "undo", "messages", "mailboxes", "projections"],
+        ids=["check", "repair", "repair_mailboxes", "lags", "undo", "messages", "mailboxes", "projections"],
     )
     def test_what_is_closed_is_refused(self, use: Callable[[mailmend.Mailmend], object]) -> None:
         opened = mailmend.open(host="127.0.0.1", keyspace="mail")
@@ -221,6 +293,16 @@ class TestOpenedInALoop:
         assert found[MESSAGE_ID.spelling] == {Verdict.PROJECT: 1}
         assert fixed == {Verdict.PROJECT: 1}
         assert drifted.mirror(lost) is None
+
+    def test_a_row_of_a_mailbox_is_mended(self, unnamed: MailKeyspace) -> None:
+        async def story() -> mailmend.MendingResult:
+            async with mailmend.open_async(host="127.0.0.1", keyspace="mail") as opened:
+                return await opened.repair_mailboxes(**AT_ONCE)
+
+        repaired = asyncio.run(story())
+
+        assert repaired.summary.fixed == {Verdict.PROJECT: 1}
+        assert unnamed.get(MAILBOX, (message(1),)) is not None
 
     def test_a_message_is_added(self) -> None:
         async def story() -> tuple[list[str], int]:
@@ -421,5 +503,6 @@ def test_the_typed_settings_are_the_options_of_the_commands() -> None:
     assert set(OpenSettings.__annotations__) == NAMES
     assert set(CheckChoices.__annotations__) == _names(CHECK.options) - {"what"}
     assert set(RepairChoices.__annotations__) == _names((*REPAIR_MESSAGES.options, *REPAIR_TABLES.options))
+    assert set(MailboxChoices.__annotations__) == _names(REPAIR_MAILBOXES.options)
     assert set(LagChoices.__annotations__) == _names(REPAIR_LAGS.options)
     assert set(UndoChoices.__annotations__) == _names(UNDO.options) - {"run"}
