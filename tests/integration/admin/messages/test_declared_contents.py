@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -120,6 +121,7 @@ def test_a_program_collects_a_single_row_of_contents(shop: DeclaredShop, cassand
             key=[f"profiles:user_id={LEAKED.id}"],
             leaks="collect",
             no_writers=True,
+            delay=timedelta(0),
         )
 
     assert ended.summary.fixed == {Verdict.LEAK: 1}
