@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Annotated, Any, Final, Literal
 from uuid import UUID
 
-from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 from fastapi.encoders import jsonable_encoder
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
@@ -110,7 +110,7 @@ def _details(name: str, first: Mapping[str, Any], tasks: Sequence[str]) -> str:
             return "'scope' is missing or must be 'unreferenced'"
         case "task", kind:
             return f"{_about_task(kind, str(first.get('input')))}. Supported values are [{', '.join(tasks)}]"
-        case "messagesPerSecond", "int_parsing":
+        case "messagesPerSecond" | "maxIterations", "int_parsing":
             wanted = "expecting a strictly positive optional integer"
             said = f"Illegal value supplied for query parameter '{name}', {wanted}"
         case _, "greater_than_equal" if first["ctx"]["ge"] == 1:
@@ -152,10 +152,23 @@ class MessagesTask(StrEnum):
 class MailboxesTask(StrEnum):
     """What can be done with all mailboxes."""
 
+    SOLVE_INCONSISTENCIES = "SolveInconsistencies"
     RECOMPUTE_MAILBOX_COUNTERS = "RecomputeMailboxCounters"
     SOLVE_MESSAGE_DELETED_INCONSISTENCIES = "SolveMessageDeletedInconsistencies"
     SOLVE_MESSAGE_RECENT_INCONSISTENCIES = "SolveMessageRecentInconsistencies"
 
+
+KNOWN_RISK: Final = "I-KNOW-WHAT-I-M-DOING"
+"""The header field without which James solves no inconsistencies of mailboxes."""
+
+OFFLINE: Final = "ALL-SERVICES-ARE-OFFLINE"
+_UNDECLARED: Final = (
+    f"Due to concurrency risks, a `{KNOWN_RISK}` header should be positioned to `{OFFLINE}` "
+    "in order to prevent accidental calls. Check the documentation for details."
+)
+"""James's words, for a script that shows them."""
+
+_ABOUT_RISK: Final = f"SolveInconsistencies needs {OFFLINE}, as with James. Services may run."
 
 TASKS_OF: Final = {"/messages": tuple(MessagesTask), "/mailboxes": tuple(MailboxesTask)}
 """The values of `task` by path."""
@@ -220,9 +233,30 @@ async def mailboxes(
     trust: Annotated[  # noqa: ARG001 - the source of truth is always looked at
         bool, Query(alias="trustMessageProjection", description="No effect: the counts come from imapUidTable.")
     ] = False,
+    max_iterations: Annotated[
+        CountParameter,
+        Query(alias="maxIterations", description="No effect: one run mends all that it can."),
+    ] = None,
+    auto_merge: Annotated[
+        bool,
+        Query(alias="autoMerge", description="No effect: no mailboxes are merged."),
+    ] = False,
+    declared: Annotated[
+        str | SkipJsonSchema[None],
+        Header(alias=KNOWN_RISK, description=_ABOUT_RISK),
+    ] = None,
 ) -> Response:
-    """Mend counters, or the list of messages that are deleted or recent: `mailmend repair messages --without ...`."""
+    """Mend rows of mailboxes, counters, or the list of messages that are deleted or recent.
+
+    SolveInconsistencies is `mailmend repair mailboxes`; another task is `mailmend repair messages`
+    with `--without`.
+    """
     match task:
+        case MailboxesTask.SOLVE_INCONSISTENCIES:
+            if declared is None or declared.upper() != OFFLINE:
+                return error(400, "InvalidArgument", INVALID, _UNDECLARED)
+            given = {"maxIterations": max_iterations, "autoMerge": auto_merge}
+            return await _taken(desk, "solve-mailbox-inconsistencies", by, **given)
         case MailboxesTask.RECOMPUTE_MAILBOX_COUNTERS:
             return await _taken(desk, "recompute-mailbox-counters", by)
         case MailboxesTask.SOLVE_MESSAGE_DELETED_INCONSISTENCIES:

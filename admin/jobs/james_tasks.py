@@ -2,22 +2,35 @@
 
 Source: James's webadmin, as its code has it (type names, options, fields of `additionalInformation`). A run of ours
 mends more than James's task of that name: the row of messageIdTable comes first, whichever table is asked about.
+A run over mailboxes mends less: it neither registers a path nor drops one, and merges no mailboxes.
 """
 
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from mailmend.model.catalog.james_tables import BLOB_PARTS, BLOBS
 from mailmend.model.catalog.ledger import KeyspaceLease
-from mailmend.model.catalog.mail import APPLICABLE_FLAG, IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID, MESSAGES
+from mailmend.model.catalog.mail import (
+    APPLICABLE_FLAG,
+    IMAP_UID,
+    MAILBOX,
+    MAILBOX_COUNTERS,
+    MAILBOX_PATH,
+    MESSAGE_ID,
+    MESSAGES,
+    PATHS,
+)
 from mailmend.model.errors import ExitCode
 from mailmend.model.projections.verdicts import HARMLESS, Verdict
 
 SHOWN_MAX: Final = 250
-"""At most this many messages are listed as fixed, and the same number as errors; the counts are of all."""
+"""At most this many messages are listed as fixed, and the same number as errors; the counts are of all.
+
+The same holds for mailboxes and for their conflicting paths.
+"""
 
 BLOB_COUNT_DEFAULT: Final = 1_000_000
 PROBABILITY_DEFAULT: Final = 0.01
@@ -25,30 +38,57 @@ WINDOW_DEFAULT: Final = 1_000
 """Defaults of James's own options for the filter of its blob collection. We read every reference, and use none of
 them."""
 
+ITERATIONS_DEFAULT: Final = 1
+"""Default of James's own option for its repair of mailboxes; one run of ours mends all it can."""
+
 TaskOptions = Mapping[str, Any]
 
 
 @dataclass(slots=True)
-class MendedMessages:
-    """What the findings of a repair say, of messageIdTable and imapUidTable by verdict, of the rest by mailbox."""
+class MendedRows:
+    """What the findings of a repair say.
+
+    Attributes:
+        counts: the mended rows of messageIdTable by verdict.
+        fixed: the messages of these rows.
+        errors: the messages of rows that are left.
+        failed_mailboxes: the mailboxes of these messages, in the order of their findings.
+        fixed_mailboxes: ids of mailboxes whose row of `mailbox` was mended.
+        conflicts: James's two entries for each path that is not in the row of its mailbox, of
+            mailboxes with two paths.
+        left_mailboxes: the number of other mailboxes whose row is left.
+    """
 
     counts: Counter[Verdict] = field(default_factory=Counter)
     fixed: list[dict[str, Any]] = field(default_factory=list)
     errors: list[dict[str, Any]] = field(default_factory=list)
     failed_mailboxes: dict[str, None] = field(default_factory=dict)
+    fixed_mailboxes: list[str] = field(default_factory=list)
+    conflicts: list[dict[str, Any]] = field(default_factory=list)
+    left_mailboxes: int = 0
 
     def take(self, finding: Mapping[str, Any]) -> None:
-        verdict = finding["verdict"]
-        result = finding["result"]
-        if result == Verdict.FIXED.value:
+        if finding["projection"] == PATHS.mirror.name:
+            self._take_mailbox(finding)
+            return
+        if finding["result"] == Verdict.FIXED.value:
             if finding["projection"] == MESSAGE_ID.spelling:
-                self.count(verdict)
+                self.count(finding["verdict"])
                 _add(self.fixed, _message(finding))
-        elif finding["error"] or (result != Verdict.MOVED.value and verdict not in _SETTLED):
+        elif _is_left(finding):
             message = _message(finding)
             _add(self.errors, message)
             if len(self.failed_mailboxes) < SHOWN_MAX and message["mailboxId"]:
                 self.failed_mailboxes[message["mailboxId"]] = None
+
+    def _take_mailbox(self, finding: Mapping[str, Any]) -> None:
+        if finding["result"] == Verdict.FIXED.value:
+            _add(self.fixed_mailboxes, finding["key"]["id"])
+        elif finding["verdict"] == Verdict.CLASH.value and not finding["error"]:
+            for conflict in _conflicts(finding):
+                _add(self.conflicts, conflict)
+        elif _is_left(finding):
+            self.left_mailboxes += 1
 
     def count(self, verdict: str, number: int = 1) -> None:
         self.counts[Verdict(verdict)] += number
@@ -57,9 +97,18 @@ class MendedMessages:
 _SETTLED: Final = frozenset(verdict.value for verdict in {Verdict.AGREE, *HARMLESS})
 
 
-def _add(messages: list[dict[str, Any]], message: dict[str, Any]) -> None:
-    if len(messages) < SHOWN_MAX:
-        messages.append(message)
+def _is_left(finding: Mapping[str, Any]) -> bool:
+    """Whether a row that was not mended is an error; one that users changed meanwhile is not."""
+    is_moved = finding["result"] == Verdict.MOVED.value
+    return bool(finding["error"]) or (not is_moved and finding["verdict"] not in _SETTLED)
+
+
+Shown = TypeVar("Shown")
+
+
+def _add(shown: list[Shown], one_more: Shown) -> None:
+    if len(shown) < SHOWN_MAX:
+        shown.append(one_more)
 
 
 def _message(finding: Mapping[str, Any]) -> dict[str, Any]:
@@ -74,9 +123,35 @@ def _message(finding: Mapping[str, Any]) -> dict[str, Any]:
     return {"mailboxId": key.get("mailboxid") or key.get("id"), "messageId": named, "uid": key.get("uid")}
 
 
-def mended(lines: Iterable[str]) -> MendedMessages:
+def _conflicts(finding: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The paths of one mailbox that its row does not name, each next to the row.
+
+    The entry of the row is None where there is no row.
+    """
+    mailbox = finding["key"]["id"]
+    by_id = None
+    if finding["projected"]:
+        row = finding["projected"]["row"]
+        path = _path_text(row, "mailboxbase.namespace", "mailboxbase.user", "name")
+        by_id = {"mailboxPath": path, "mailboxId": mailbox}
+    for truth in finding["truths"]:
+        path = _path_text(truth["row"], "namespace", "user", "mailboxname")
+        by_path = {"mailboxPath": path, "mailboxId": mailbox}
+        if by_path != by_id:
+            yield {"mailboxDaoEntry": by_id, "mailboxPathDaoEntry": by_path}
+
+
+def _path_text(row: Mapping[str, Any], *columns: str) -> str | None:
+    """A path as James's MailboxPath.asString writes it; None where a part of it is null."""
+    parts = [row.get(column) for column in columns]
+    if None in parts:
+        return None
+    return ":".join(map(str, parts))
+
+
+def mended(lines: Iterable[str]) -> MendedRows:
     """The sums of a file of findings."""
-    found = MendedMessages()
+    found = MendedRows()
     for line in lines:
         found.take(json.loads(line))
     return found
@@ -93,7 +168,7 @@ class TaskOutcome:
 
     code: int | None
     result: Mapping[str, Any] = field(default_factory=dict)
-    mended: MendedMessages = field(default_factory=MendedMessages)
+    mended: MendedRows = field(default_factory=MendedRows)
     said: str = ""
 
     @property
@@ -143,7 +218,7 @@ class TaskProgress:
             "listed": self.steps.get("list blobs") or read.get(BLOBS.spelling),
             "removed": self.steps.get("remove"),
         }
-        mended = MendedMessages()
+        mended = MendedRows()
         for verdict, number in self.fixed.get(MESSAGE_ID.spelling, {}).items():
             mended.count(verdict, number)
         return TaskOutcome(None, result, mended)
@@ -236,6 +311,21 @@ _, _DELETED, _RECENT = (projection.table.spelling for projection in MESSAGES.fil
 _FLAG_TABLES: Final = {"DELETED": _DELETED, "RECENT": _RECENT}
 
 
+def _mailboxes_solved(options: TaskOptions, outcome: TaskOutcome) -> dict[str, Any]:
+    found = outcome.mended
+    return {
+        "processedMailboxEntries": outcome.scanned(MAILBOX.spelling),
+        "processedMailboxPathEntries": outcome.scanned(MAILBOX_PATH.spelling),
+        "fixedInconsistencies": found.fixed_mailboxes,
+        "conflictingEntries": found.conflicts,
+        "errors": found.left_mailboxes,
+        "runningOptions": {
+            "maxIterations": options.get("maxIterations") or ITERATIONS_DEFAULT,
+            "autoMerge": bool(options.get("autoMerge")),
+        },
+    }
+
+
 def _blobs_collected(options: TaskOptions, outcome: TaskOutcome) -> dict[str, Any]:
     result = outcome.result
     return {
@@ -258,6 +348,11 @@ KINDS: Final = {
             "solve-mailbox-flag-inconsistencies",
             lambda options: _only(_FLAG_TABLES[options["targetFlag"]]),
             _flags_solved,
+        ),
+        TaskKind(
+            "solve-mailbox-inconsistencies",
+            lambda _: iter(("repair", "mailboxes")),
+            _mailboxes_solved,
         ),
         TaskKind(
             "BlobGCTask",

@@ -19,6 +19,22 @@ def finding(verdict: str, result: str | None = "FIXED", projection: str = "messa
     return {**found, "projected": None, "last_trace": False, "reason": None, "error": None, **more}
 
 
+PATH = {"namespace": "#private", "user": "bob"}
+OFFLINE = {"I-KNOW-WHAT-I-M-DOING": "ALL-SERVICES-ARE-OFFLINE"}
+
+
+def of_mailbox(verdict: str, *paths: str, row: str | None = None, **more: Any) -> Any:
+    """A finding of the rows of a mailbox: its registered paths, and the path that its row names."""
+    truths = [{"row": {**PATH, "mailboxname": path, "mailboxid": MAILBOX}, "written_at": {}} for path in paths]
+    projected = None
+    if row is not None:
+        cells = {"id": MAILBOX, "mailboxbase.namespace": "#private", "mailboxbase.user": "bob", "name": row}
+        projected = {"row": cells, "written_at": {}}
+    key = {"id": MAILBOX}
+    found = finding(verdict, None, "mailbox", key=key, truths=truths, projected=projected)
+    return {**found, **more}
+
+
 MENDED = {"mailboxId": MAILBOX, "messageId": MESSAGE, "uid": 7}
 
 
@@ -107,12 +123,18 @@ async def test_a_messages_task_ends_with_james_fields(world: TaskWorld) -> None:
                 "--without mailboxCounters"
             ),
         ),
+        (
+            "POST",
+            "/mailboxes?task=SolveInconsistencies&maxIterations=5&autoMerge=true",
+            "solve-mailbox-inconsistencies",
+            "repair mailboxes",
+        ),
         ("DELETE", "/blobs?scope=unreferenced&expectedBlobCount=5", "BlobGCTask", "repair blobs"),
     ],
 )
 async def test_each_task_is_a_command_of_ours(world: TaskWorld, method: str, path: str, kind: str, words: str) -> None:
     async with world.client() as client:
-        answer = await client.request(method, path)
+        answer = await client.request(method, path, headers=OFFLINE)
         await world.work()
         (task,) = (await client.get("/tasks")).json()
 
@@ -146,6 +168,87 @@ async def test_what_is_left_is_reported_and_the_task_failed(
 
     assert (task["status"], "failedDate" in task) == ("failed", True)
     assert task["additionalInformation"] | expected == task["additionalInformation"]
+
+
+async def test_a_mailboxes_task_ends_with_james_fields(world: TaskWorld) -> None:
+    world.next = CommandTwin(
+        code=1,
+        result={"run": RUN, "scanned": {"mailbox": 5, "mailboxPathV3": 6}},
+        findings=[
+            of_mailbox("PROJECT", "Lost", result="FIXED"),
+            of_mailbox("AMEND", "New", row="Old", result="FIXED"),
+            of_mailbox("CLASH", "After", "Before", row="After"),
+            of_mailbox("WITHDRAW", row="Gone"),
+            of_mailbox("TORN", "Half"),
+            of_mailbox("PROJECT", "Refused", error="the node is overloaded"),
+            of_mailbox("AMEND", "New", row="Old", result="MOVED"),
+        ],
+    )
+    async with world.client() as client:
+        place = (await client.post("/mailboxes?task=SolveInconsistencies", headers=OFFLINE)).headers["location"]
+        waiting = (await client.get(place)).json()
+        await world.work()
+        done = (await client.get(place)).json()
+
+    assert waiting["additionalInformation"]["runningOptions"] == {"maxIterations": 1, "autoMerge": False}
+    assert done["status"] == "failed", "as with James, where conflicts are left"
+    reported = done["additionalInformation"]
+    assert reported.pop("timestamp").endswith("Z")
+    assert reported == {
+        "type": "solve-mailbox-inconsistencies",
+        "processedMailboxEntries": 5,
+        "processedMailboxPathEntries": 6,
+        "fixedInconsistencies": [MAILBOX, MAILBOX],
+        "conflictingEntries": [
+            {
+                "mailboxDaoEntry": {"mailboxPath": "#private:bob:After", "mailboxId": MAILBOX},
+                "mailboxPathDaoEntry": {"mailboxPath": "#private:bob:Before", "mailboxId": MAILBOX},
+            }
+        ],
+        "errors": 3,
+        "runningOptions": {"maxIterations": 1, "autoMerge": False},
+        "run": RUN,
+        "exitCode": 1,
+        "failure": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("row", "by_id"),
+    [
+        (None, None),
+        ("Third", {"mailboxPath": "#private:bob:Third", "mailboxId": MAILBOX}),
+    ],
+)
+async def test_both_paths_of_a_mailbox_are_in_conflict_with_a_row_that_names_neither(
+    world: TaskWorld, row: str | None, by_id: Mapping[str, Any] | None
+) -> None:
+    world.next = CommandTwin(code=1, findings=[of_mailbox("CLASH", "After", "Before", row=row)])
+    async with world.client() as client:
+        query = "task=SolveInconsistencies&maxIterations=3&autoMerge=true"
+        await client.post(f"/mailboxes?{query}", headers=OFFLINE)
+        await world.work()
+        (task,) = (await client.get("/tasks")).json()
+
+    reported = task["additionalInformation"]
+    assert [conflict["mailboxDaoEntry"] for conflict in reported["conflictingEntries"]] == [by_id, by_id]
+    paths = [conflict["mailboxPathDaoEntry"]["mailboxPath"] for conflict in reported["conflictingEntries"]]
+    assert paths == ["#private:bob:After", "#private:bob:Before"]
+    assert (reported["fixedInconsistencies"], reported["errors"]) == ([], 0)
+    assert reported["runningOptions"] == {"maxIterations": 3, "autoMerge": True}
+
+
+async def test_a_row_of_a_mailbox_whose_path_is_null_has_no_path(world: TaskWorld) -> None:
+    found = of_mailbox("CLASH", "After", "Before", row="After")
+    found["projected"]["row"]["mailboxbase.user"] = None
+    world.next = CommandTwin(code=1, findings=[found])
+    async with world.client() as client:
+        await client.post("/mailboxes?task=SolveInconsistencies", headers=OFFLINE)
+        await world.work()
+        (task,) = (await client.get("/tasks")).json()
+
+    conflicts = task["additionalInformation"]["conflictingEntries"]
+    assert [conflict["mailboxDaoEntry"]["mailboxPath"] for conflict in conflicts] == [None, None]
 
 
 async def test_a_collection_of_blobs_is_reported_in_james_words(world: TaskWorld) -> None:
@@ -195,6 +298,14 @@ def logged(event: str, **fields: Any) -> str:
             {"processedMailboxes": 7, "exitCode": None},
         ),
         (
+            ("POST", "/mailboxes?task=SolveInconsistencies"),
+            [
+                logged("phase goes on", phase="read mailboxPathV3", steps=7),
+                logged("phase goes on", phase="read mailbox", steps=4),
+            ],
+            {"processedMailboxPathEntries": 7, "processedMailboxEntries": 4, "fixedInconsistencies": []},
+        ),
+        (
             ("DELETE", "/blobs?scope=unreferenced"),
             [
                 logged("phase ended", phase="list blobs", steps=9),
@@ -211,7 +322,7 @@ async def test_the_counts_of_a_task_at_work_grow(
 ) -> None:
     world.next = CommandTwin(waits=True, said="\n".join(lines))
     async with world.client() as client:
-        place = (await client.request(*asked)).headers["location"]
+        place = (await client.request(*asked, headers=OFFLINE)).headers["location"]
         await world.work()
         reported = []
         for _ in range(2):

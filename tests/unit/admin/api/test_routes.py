@@ -44,13 +44,31 @@ _MESSAGES = "Supported values are [SolveInconsistencies]"
         ),
         (
             "POST",
-            "/mailboxes?task=SolveInconsistencies",
+            "/mailboxes?task=reIndex",
             400,
             None,
             (
-                "Invalid value supplied for query parameter 'task': SolveInconsistencies. Supported values are "
-                "[RecomputeMailboxCounters, SolveMessageDeletedInconsistencies, SolveMessageRecentInconsistencies]"
+                "Invalid value supplied for query parameter 'task': reIndex. Supported values are "
+                "[SolveInconsistencies, RecomputeMailboxCounters, SolveMessageDeletedInconsistencies, "
+                "SolveMessageRecentInconsistencies]"
             ),
+        ),
+        (
+            "POST",
+            "/mailboxes?task=SolveInconsistencies&maxIterations=soon",
+            400,
+            None,
+            (
+                "Illegal value supplied for query parameter 'maxIterations', "
+                "expecting a strictly positive optional integer"
+            ),
+        ),
+        (
+            "POST",
+            "/mailboxes?task=SolveInconsistencies&maxIterations=0",
+            400,
+            None,
+            "'maxIterations' must be strictly positive",
         ),
         (
             "POST",
@@ -108,6 +126,33 @@ async def test_bad_input_gets_james_error(
     assert body["message"] == (message or "Invalid arguments supplied in the user request") or message is ...
     assert details is ... or body["details"] == details
     assert world.tasks.listed() == []
+
+
+@pytest.mark.parametrize("declared", [None, "", "no", "ALL-SERVICES-ARE-ONLINE"])
+async def test_mailboxes_are_not_mended_without_the_header_that_james_asks_for(
+    world: TaskWorld, declared: str | None
+) -> None:
+    headers = {}
+    if declared is not None:
+        headers["I-KNOW-WHAT-I-M-DOING"] = declared
+    async with world.client() as client:
+        answer = await client.post("/mailboxes?task=SolveInconsistencies", headers=headers)
+
+    assert (answer.status_code, answer.json()["type"]) == (400, "InvalidArgument")
+    assert answer.json()["message"] == "Invalid arguments supplied in the user request"
+    assert answer.json()["details"].startswith(
+        "Due to concurrency risks, a `I-KNOW-WHAT-I-M-DOING` header should be positioned to `ALL-SERVICES-ARE-OFFLINE`"
+    )
+    assert world.tasks.listed() == []
+
+
+@pytest.mark.parametrize("declared", ["ALL-SERVICES-ARE-OFFLINE", "all-services-are-offline"])
+async def test_the_header_is_taken_in_any_case(world: TaskWorld, declared: str) -> None:
+    async with world.client() as client:
+        headers = {"i-know-what-i-m-doing": declared}
+        answer = await client.post("/mailboxes?task=SolveInconsistencies", headers=headers)
+
+    assert answer.status_code == 201
 
 
 @pytest.mark.parametrize(
