@@ -112,9 +112,13 @@ def test_what_is_computed_is_mended_and_put_back(shop: DeclaredShop) -> None:
 
 @pytest.mark.spark
 @pytest.mark.thorough
-def test_spark_computes_the_same_copies(shop: DeclaredShop) -> None:
-    shop.file.write_text(MIRROR)
-    assert shop.found("spark") == (1, {"events_by_day": {"PROJECT": NUMBER}})
-    shop.mend("spark")
+def test_spark_computes_the_same(shop: DeclaredShop) -> None:
+    """Copies, a path of JSON, numbers and bounds."""
+    assert shop.found("spark") == (1, MISSING)
+    assert shop.mend("spark")["fixed"] == {"PROJECT": 2 * NUMBER + 2 * PERSONS}
     assert shop.found("spark") == (0, {})
     assert shop.found("local") == (0, {})
+    shop.tables.write(Put(TOTALS, {"person": 1, "total": 99, "note": "n"}))
+    shop.tables.write(Put(LARGEST, {"person": 2, "size": 3}))
+    shop.tables.write(Put(LARGEST, {"person": 3, "size": EVENTS_EACH + 1}))
+    assert shop.found("spark") == (1, {"totals": {"AMEND": 1}, "largest": {"AMEND": 1}})
