@@ -14,7 +14,7 @@ from mailmend.admin.frame.cluster import OpenCluster, lag_journal
 from mailmend.admin.frame.run_scopes import MAIL, MAILBOXES, RunScope
 from mailmend.admin.projections.projections import declaration_for, declared_in
 from mailmend.cql.introspect import live_schema
-from mailmend.model.catalog.mail import PATHS
+from mailmend.model.catalog.mail import MESSAGES, PATHS
 from mailmend.model.errors import SchemaMismatch, WrongUse
 from mailmend.model.keyspace import Schema
 from mailmend.model.projections.declarations import Declaration
@@ -76,6 +76,15 @@ def mail_tables(
 def mailbox_tables(opened: OpenCluster) -> BoundTables:
     """The rows of mailboxes, with the paths that they follow from."""
     return BoundTables(opened.bound((PATHS,)), MAILBOXES, {OF_MAILBOXES: True})
+
+
+def tables_asked_for(request: "RepairRequest", opened: OpenCluster) -> BoundTables:
+    """The tables that a repair is about: declared ones, mailboxes, or messages."""
+    if request.projections is not None:
+        return declared_tables(opened, request.projections, request.named)
+    if request.mailboxes:
+        return mailbox_tables(opened)
+    return mail_tables(opened, (MESSAGES,), request.without)
 
 
 def declaration_in(declared: Path | Declaration) -> Declaration:

@@ -2,7 +2,7 @@
 
 import shlex
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +14,7 @@ from mailmend.model.projections.verdicts import HARMLESS, MENDABLE, QUEUE_VERDIC
 from mailmend.model.texts import keyspace_option
 from mailmend.repair.ledger.runs import RunKind
 from mailmend.repair.mending.engine import RepairResult
+from mailmend.repair.scanners.gone_mailboxes import GoneMailbox
 
 BEHIND_PAGE: Final = "table-was-restored"
 """The page for generators that are behind the messages."""
@@ -216,6 +217,13 @@ def after_a_plan(summary: "RepairResult", asked: str, file: str, done_by: str) -
     if not due:
         return [NOTHING_WRITTEN]
     return [f"Nothing was written. A repair would remove or mend {due:,}.", f"Next: {done_by}"]
+
+
+def about_gone_mailboxes(gone: Sequence[GoneMailbox] | None) -> list[str]:
+    """The page that says what a person does about rows of mailboxes that are no more."""
+    if not gone:
+        return []
+    return [f"Rows of mailboxes that are no more: mailmend runbook show {EACH_VERDICT}"]
 
 
 def about_queues(found: Mapping[Verdict, int], keyspace: str, *, again: bool) -> list[str]:

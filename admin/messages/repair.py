@@ -29,11 +29,9 @@ from mailmend.admin.frame.scan_options import MARGIN, ScanOptions
 from mailmend.admin.frame.settings import ConnectionSettings, plain
 from mailmend.admin.messages.bound_tables import (
     BoundTables,
-    declared_tables,
     file_of,
-    mail_tables,
-    mailbox_tables,
     plan_keeps,
+    tables_asked_for,
 )
 from mailmend.admin.messages.mending import CommandResult, ended, given, staged, unseen
 from mailmend.admin.messages.named_rows import named_rows
@@ -53,7 +51,6 @@ from mailmend.admin.messages.options import (
 )
 from mailmend.admin.messages.runs import affected
 from mailmend.model.catalog.ledger import KEEP
-from mailmend.model.catalog.mail import MESSAGES
 from mailmend.model.errors import UnsafeRequest, WrongUse
 from mailmend.model.ids import MailboxId, MessageId
 from mailmend.model.projections.declarations import Declaration
@@ -125,43 +122,48 @@ def repair(request: RepairRequest, caller: Caller) -> CommandResult:
     """
     _refuse_unasked_restore(request, caller)
     with open_cluster(request.connection) as opened:
-        tables = _tables_of(request, opened)
-        target = target_of(opened, request, tables.bound.families)
-        examples = Examples(caller, tables.scope)
-        keyspace = opened.mail.name
-        options = {**_recorded_options(request, target), **tables.kept}
-        settings = _settings_of(request, keyspace, tables.whole(keyspace), target, options)
-        if isinstance(target, TargetMessages):
-            refuse_unknown(Pace(request.rows_per_second, opened.clock).over(opened.mail), settings.families[0], target)
-        engine: Engine | None = None
-        source: Target | Engine
-        if target:
-            source = target
-        else:
-            source = engine = chosen_engine(opened, request, caller.remark, tables.truths)
-            options = {**options, "engine": engine.name}
-        as_of: int | None = None
-        if request.plan:
-            as_of = take_as_of(opened.clock, opened.cluster, settings.timing)
-        settings = replace(settings, as_of=as_of, options=options)
-        staging = request.staging
-        if target:  # a look at a target reads so little that none of it is staged
-            staging = None
-        keep: timedelta | None = request.keep
-        go_on: GoOn | None = caller.ask
-        if request.only_looks:
-            keep = None
-            go_on = None
-        with staged(staging, opened, settings, caller) as (settings, area):
-            tools = repair_tools(opened, settings, source, caller.progress, keep=keep, staging=area, go_on=go_on)
-            head = partial(_head_of, request, caller, opened, settings, tables)
-            plan = plan_wanted(request.plan, head)
-            with plan as writer:
-                if writer:
-                    examples.plan = writer.add
-                summary = runner.repair(settings, tools, examples.take)
-            ended(summary, area)
-        whose = affected(examples, opened)
+        return repair_in(request, caller, opened)
+
+
+def repair_in(request: RepairRequest, caller: Caller, opened: OpenCluster) -> CommandResult:
+    """As `repair`, in a cluster that is open; restoring deleted messages has been agreed to."""
+    tables = tables_asked_for(request, opened)
+    target = target_of(opened, request, tables.bound.families)
+    examples = Examples(caller, tables.scope)
+    keyspace = opened.mail.name
+    options = {**_recorded_options(request, target), **tables.kept}
+    settings = _settings_of(request, keyspace, tables.whole(keyspace), target, options)
+    if isinstance(target, TargetMessages):
+        refuse_unknown(Pace(request.rows_per_second, opened.clock).over(opened.mail), settings.families[0], target)
+    engine: Engine | None = None
+    source: Target | Engine
+    if target:
+        source = target
+    else:
+        source = engine = chosen_engine(opened, request, caller.remark, tables.truths)
+        options = {**options, "engine": engine.name}
+    as_of: int | None = None
+    if request.plan:
+        as_of = take_as_of(opened.clock, opened.cluster, settings.timing)
+    settings = replace(settings, as_of=as_of, options=options)
+    staging = request.staging
+    if target:  # a look at a target reads so little that none of it is staged
+        staging = None
+    keep: timedelta | None = request.keep
+    go_on: GoOn | None = caller.ask
+    if request.only_looks:
+        keep = None
+        go_on = None
+    with staged(staging, opened, settings, caller) as (settings, area):
+        tools = repair_tools(opened, settings, source, caller.progress, keep=keep, staging=area, go_on=go_on)
+        head = partial(_head_of, request, caller, opened, settings, tables)
+        plan = plan_wanted(request.plan, head)
+        with plan as writer:
+            if writer:
+                examples.plan = writer.add
+            summary = runner.repair(settings, tools, examples.take)
+        ended(summary, area)
+    whose = affected(examples, opened)
     of_target = None
     if target:
         of_target = target.unseen(summary.gaps)
@@ -175,14 +177,6 @@ def repair(request: RepairRequest, caller: Caller) -> CommandResult:
         affected=whose,
         scope=tables.scope,
     )
-
-
-def _tables_of(request: RepairRequest, opened: OpenCluster) -> BoundTables:
-    if request.projections is not None:
-        return declared_tables(opened, request.projections, request.named)
-    if request.mailboxes:
-        return mailbox_tables(opened)
-    return mail_tables(opened, (MESSAGES,), request.without)
 
 
 def _typed_again(request: RepairRequest, caller: Caller) -> str:
@@ -235,7 +229,7 @@ _OF_LAGS: Final = (
 def repair_lags(request: RepairRequest, caller: Caller) -> CommandResult:
     """Mend the journalled lags of what `request.projections` declares, else of James's messages."""
     with open_cluster(request.connection) as opened:
-        tables = _tables_of(request, opened)
+        tables = tables_asked_for(request, opened)
         examples = Examples(caller, tables.scope)
         keyspace = opened.mail.name
         options = {

@@ -20,7 +20,7 @@ from mailmend.admin.messages.options import (
     TIMING,
     WRITING,
 )
-from mailmend.admin.messages.repair import RepairRequest, repair
+from mailmend.admin.messages.repair import RepairRequest, repair_in
 from mailmend.cql.introspect import tables_of
 from mailmend.model.errors import AccessDenied
 from mailmend.repair.mending.limits import Pace
@@ -36,7 +36,7 @@ def repair_mailboxes(request: RepairRequest, caller: Caller) -> CommandResult:
     with open_cluster(request.connection) as opened:
         live = tables_of(opened.cluster, opened.mail.name)
         before = _suspects(request, opened, live, caller)
-        found = repair(replace(request, mailboxes=True), caller)
+        found = repair_in(replace(request, mailboxes=True), caller, opened)
         after = before
         if before:
             after = _suspects(request, opened, live, caller)

@@ -21,7 +21,13 @@ from mailmend.admin.messages.affected_document import findings_parts, mailboxes_
 from mailmend.admin.messages.gone_document import gone_mailboxes_json, gone_mailboxes_lines
 from mailmend.admin.messages.mending import CheckedTopics, CommandResult
 from mailmend.admin.messages.mismatch_document import mismatches_json, mismatches_lines
-from mailmend.admin.messages.next_steps import NO_DRIFT, after_a_plan, found_in, next_lines
+from mailmend.admin.messages.next_steps import (
+    NO_DRIFT,
+    about_gone_mailboxes,
+    after_a_plan,
+    found_in,
+    next_lines,
+)
 from mailmend.admin.messages.runs import trend_parts
 from mailmend.model.errors import ExitCode
 from mailmend.model.projections.verdicts import Verdict, Why
@@ -326,8 +332,8 @@ def _closing(result: CommandResult) -> list[str]:
     if plan is None or result.queues is None:
         lines = closing_lines(summary, result.options, plan, result.scope)
         if result.mismatches:
-            return [line for line in lines if line != NO_DRIFT]
-        return lines
+            lines = [line for line in lines if line != NO_DRIFT]
+        return [*lines, *about_gone_mailboxes(result.gone_mailboxes)]
     keyspace = f" {keyspace_option(summary.keyspace)}"
     file = shlex.quote(str(plan))
     again = f"{keyspace} {result.options}".rstrip()

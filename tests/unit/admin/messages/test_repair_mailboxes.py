@@ -214,6 +214,49 @@ def test_they_are_lines_of_the_result_and_change_no_exit_code(mail: MailKeyspace
     assert "Mailboxes that are no more, with rows that are left: 1 (messageIdTable 1" in ended.out
 
 
+@pytest.mark.usefixtures("mail")
+def test_the_page_about_them_is_the_next_command(mailmend: CommandLine) -> None:
+    ended = mailmend("repair", "mailboxes", *QUICK, "--no-writers", "--dry-run")
+
+    (line,) = [
+        text for text in ended.out.splitlines() if text.startswith("Rows of mailboxes that are no more: mailmend ")
+    ]
+    words = line.partition(": mailmend ")[2].split()
+    assert "mailboxes that are no more" in mailmend(*words).out
+
+
+def test_without_them_no_command_is_about_them(mail: MailKeyspace, mailmend: CommandLine) -> None:
+    register(mail, 9, "INBOX", row_says="INBOX", mailbox=mail.mailbox)
+
+    ended = mailmend("repair", "mailboxes", *QUICK, "--no-writers")
+
+    assert (ended.code, "are no more" in ended.out) == (0, False)
+
+
+def test_a_mailbox_that_is_registered_again_is_mended(mail: MailKeyspace, mend: Typed) -> None:
+    """As the page says: the path first, then this repair."""
+    register(mail, 9, "Restored", row_says=None, mailbox=mail.mailbox)
+
+    ended = mend()
+
+    assert (ended.json["fixed"], ended.json["gone_mailboxes"]["number"]) == ({"PROJECT": 1}, 0)
+    assert named(mail, mail.mailbox) == ("bob", "Restored", 1)
+
+
+@pytest.mark.usefixtures("damaged")
+def test_one_command_connects_once(mend: Typed, cluster: ClusterTwin, monkeypatch: pytest.MonkeyPatch) -> None:
+    connected: list[object] = []
+
+    def connect(contact: object) -> ClusterTwin:
+        connected.append(contact)
+        return cluster
+
+    monkeypatch.setattr("mailmend.cql.driver.session.connect", connect)
+
+    assert mend().json["fixed"] == {"PROJECT": 1, "AMEND": 1}
+    assert len(connected) == 1
+
+
 def test_a_role_that_may_not_read_rights_mends_mailboxes_all_the_same(
     damaged: MailKeyspace, cluster: ClusterTwin, mailmend: CommandLine
 ) -> None:
