@@ -23,6 +23,7 @@ from tests.support.thorough import share
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.thorough
 def test_a_random_declaration_has_the_same_suspects_in_both_engines(
     spark: SparkSession,
     tmp_path: Path,
