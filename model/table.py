@@ -329,9 +329,9 @@ class Table:
         return self.lone_partition is None or len(key[0]) > 0
 
     def partition_named_by(self, row: Row) -> Key | None:
-        """The partition key that a row names; None where it lacks a part of it, or has null there."""
+        """The partition key that a row names; None where it lacks a part, or no row can have it."""
         key = tuple(map(row.get, self.partition_names))
-        if None in key:
+        if None in key or not all(map(_is_of_type, self.partition, key)):
             return None
         return key
 
@@ -419,6 +419,11 @@ class Table:
 def computed_cells(computed: ComputedColumns, row: Row) -> dict[str, Any]:
     """The computed cells of a row that has their sources."""
     return {name: rule.cell(row) for name, rule in computed}
+
+
+def _is_of_type(column: Column, cell: Any) -> bool:
+    """Whether the server takes a UUID for a column: a column of time-based ones has no other."""
+    return column.type != "timeuuid" or cell.version == 1
 
 
 class Named(Protocol):

@@ -68,6 +68,7 @@ from mailmend.repair.declared_rows import (
     check_counters,
     check_generator,
     fill_from_content,
+    needed_columns,
     required_columns,
 )
 from mailmend.repair.declared_tables import GENERATOR, live_table
@@ -237,12 +238,15 @@ class Binder:
         others = tuple((name, fed[name]) for name in names_of(compared) if fed[name] != name)
         key = _key(own, fed)
         required: tuple[str, ...] = ()
+        needs: tuple[str, ...] = ()
         kept: tuple[tuple[Verdict, str], ...] = ()
         if isinstance(declared, DeclaredMirror):
             wanted = declared.required
             required = required_columns(self.misfits, pair.path, wanted, pair.truth)
+            needs = needed_columns(self.misfits, pair.path, declared.needs, pair.truth)
             kept = tuple((Verdict(verdict), why) for verdict, why in declared.only_reported)
-        return Mirror(pair.form, own, key, compared, others, required, kept, left_out)
+        rules = (required, kept, left_out, needs)
+        return Mirror(pair.form, own, key, compared, others, *rules)
 
     def _mirror_of(self, pair: _Pair, declared: DeclaredMirror) -> Mirror:
         """A mirror of all rows, of some rows, or of the elements of rows."""
@@ -259,6 +263,7 @@ class Binder:
             whole.required,
             whole.kept,
             whole.left_out,
+            whole.needs,
         )
         if isinstance(declared, DeclaredExplode):
             collection = name_of(declared.column)
@@ -415,7 +420,7 @@ class Binder:
         if column.in_key:
             pair_text = f'{{ {column.spelling} = "COLUMN" }}'
             mend = f"Name another column of the truth: {RENAMED} = {pair_text}"
-        if normal_type(column.type) != normal_type(source.type):
+        if not _holds(column, source):
             problem = f"{own} is of type {column.type}, and {theirs} of type {source.type}"
             self.note(pair.path, problem, mend)
         for name, kind in ((own, column.kind), (theirs, source.kind)):
@@ -448,6 +453,13 @@ class Binder:
                 )
                 mend = f"Name the column that holds it: {RENAMED} = {{ COLUMN = {source} }}"
                 self.note(pair.path, problem, mend)
+
+
+def _holds(column: Column, source: Column) -> bool:
+    """Whether each value of the source is a value of the column: a time-based UUID is a UUID."""
+    own = normal_type(column.type)
+    theirs = normal_type(source.type)
+    return own == theirs or (own, theirs) == ("uuid", "timeuuid")
 
 
 def _counts(column: Column) -> bool:

@@ -88,7 +88,7 @@ def _parts(
         return
     column = truth.column(name)
     shown = f"{truth.spelling}.{declared.column}"
-    if column.kind is Kind.STATIC or column.is_collection:
+    if not is_one_cell(column):
         problem = f"{shown} decides nothing: it is static, or a collection of several cells"
         misfits.note(path, problem, "Test a column that is one cell of the row.")
         return
@@ -150,6 +150,11 @@ def _constants(
         else:
             values.append(constant)
     return tuple(values)
+
+
+def is_one_cell(column: Column) -> bool:
+    """Whether the column is one cell of a row, which may be null."""
+    return column.kind is not Kind.STATIC and not column.is_collection
 
 
 def _constants_of(column: Column) -> str:

@@ -9,6 +9,7 @@ from mailmend.model.projections.declarations import (
     COUNTERS,
     GENERATORS,
     MIRROR,
+    NEEDS,
     TRUTH,
     DeclaredContent,
     DeclaredMirror,
@@ -22,7 +23,7 @@ from mailmend.model.projections.toml_values import toml_key
 from mailmend.model.table import Kind, Table, is_plain_name
 from mailmend.model.toml_places import TomlPath
 from mailmend.repair.comparable import UUIDS
-from mailmend.repair.declared_conditions import Misfits
+from mailmend.repair.declared_conditions import Misfits, is_one_cell
 
 _DeclaredContentPair = tuple[DeclaredContent, Projection]
 
@@ -47,6 +48,28 @@ def required_columns(
             parts = "in the key, static, or a collection, whose null is the empty one"
             mend = "Name columns that an insert of a row fills."
             misfits.note(place, f"{shown} is {parts}", mend)
+    return tuple(names)
+
+
+def needed_columns(
+    misfits: Misfits,
+    path: TomlPath,
+    declared: Sequence[str],
+    truth: Table,
+) -> tuple[str, ...]:
+    """The names of columns that a copy needs; one that cannot be null as a whole is noted."""
+    names = []
+    for number, spelling in enumerate(declared):
+        place = (*path, NEEDS, number)
+        misfits.check_column(place, spelling, truth)
+        if name_of(spelling) not in truth:
+            continue
+        column = truth.column(name_of(spelling))
+        names.append(column.name)
+        if not is_one_cell(column):
+            shown = f"{truth.spelling}.{column.spelling}"
+            problem = f"{shown} is static, or a collection of several cells"
+            misfits.note(place, problem, "Name a column that is one cell of the row.")
     return tuple(names)
 
 
@@ -158,5 +181,6 @@ def _filling(mirror: Mirror, fills: tuple[tuple[str, str], ...]) -> FilledMirror
         mirror.required,
         mirror.kept,
         mirror.left_out,
+        mirror.needs,
         fills=fills,
     )

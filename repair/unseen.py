@@ -1,6 +1,7 @@
 """What a check of declared tables cannot see, in words. Pure."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from mailmend.model.keyspace import Schema
@@ -19,8 +20,18 @@ class Unseen(NamedTuple):
     why: str
 
 
-def unseen_by(families: Sequence[Family], live: Schema) -> tuple[Unseen, ...]:
-    """What a check of these families leaves unseen in the live keyspace."""
+def unseen_by(
+    families: Sequence[Family],
+    live: Schema,
+    left: Mapping[str, str] = MappingProxyType({}),
+) -> tuple[Unseen, ...]:
+    """What a check of these families leaves unseen in the live keyspace.
+
+    Args:
+        families: of the declaration.
+        live: the keyspace.
+        left: why other tables of the declaration are left, by name.
+    """
     found: dict[Unseen, None] = {}
     for family in families:
         for mirror in family.copies:
@@ -45,7 +56,8 @@ def unseen_by(families: Sequence[Family], live: Schema) -> tuple[Unseen, ...]:
     named = {*declared, *_generators(families)}
     for table in (*live.tables, *(view.table for view in live.views)):
         if table.name not in named:
-            found[Unseen(table.spelling, "the file does not declare it")] = None
+            why = left.get(table.name, "the file does not declare it")
+            found[Unseen(table.spelling, why)] = None
     return tuple(found)
 
 
@@ -68,7 +80,13 @@ def _of_mirror(mirror: Mirror) -> Iterator[Unseen]:
     sources = mirror.key_sources
     if not set(mirror.truth.key_names).issubset(sources):
         listed = ", ".join(sources)
-        yield Unseen(name, f"of two rows of {truth} with the same {listed}, which is right (CLASH)")
+        differing = ""
+        if mirror.claims.may_share:
+            differing = " that differ in other cells"
+        two = f"of two rows of {truth} with the same {listed}{differing}"
+        yield Unseen(name, f"{two}, which is right (CLASH)")
+    for needed in mirror.needs:
+        yield Unseen(name, f"what its row is where the row of {truth} has no {needed}")
 
 
 _LATER: Final = "a later check finds what is left"
@@ -90,8 +108,13 @@ def _of_parts(mirror: Mirror) -> Iterator[Unseen]:
 def _of_key(projection: Projection) -> Iterator[Unseen]:
     truth = projection.truth
     outside: dict[str, None] = {}
+    needed: tuple[str, ...] = ()
+    if isinstance(projection, Mirror):
+        needed = projection.needs
     for name in projection.key_sources:
-        outside |= dict.fromkeys(_may_be_null(truth, name))
+        for source in _may_be_null(truth, name):
+            if source not in needed:
+                outside[source] = None
     if outside:
         listed = " or ".join(outside)
         why = f"a row of {truth.spelling} without {listed} has no row there"

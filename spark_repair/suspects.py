@@ -172,8 +172,21 @@ class RowBits:
         return 2 + self.family.conditions.index(condition)
 
     def present(self, projection: Mirror | Filter) -> int:
-        placed: tuple[Mirror | Filter, ...] = (self.family.mirror, *self.family.filters)
-        return 2 + len(self.family.conditions) + placed.index(projection)
+        return 2 + len(self.family.conditions) + self._placed.index(projection)
+
+    @property
+    def says(self) -> int:
+        """The bit of a place of which a truth row says what the mirror's row is."""
+        return 2 + len(self.family.conditions) + len(self._placed)
+
+    @property
+    def differ(self) -> int:
+        """The bit of a place of which two truth rows say something different."""
+        return self.says + 1
+
+    @property
+    def _placed(self) -> tuple[Mirror | Filter, ...]:
+        return (self.family.mirror, *self.family.filters)
 
 
 def bit(place: int) -> Expression:
@@ -213,9 +226,13 @@ def truth_frame(family: Family, rows: DataFrame, *, accept_torn: bool) -> DataFr
         kept.add("modseq")
     torn = sf.lit(False)  # noqa: FBT003 - a literal of SQL
     if not accept_torn:
-        torn = _lacks(mirror)
+        torn = _lacks(mirror.required)
     held = [holding(when) for when in family.conditions]
     one, two = fingerprints(mirror.compared, _sources(mirror))
+    if mirror.needs:
+        says = ~_lacks(mirror.needs)
+        one = sf.when(says, one)
+        two = sf.when(says, two)
     return rows.select(
         *(cell_of(name) for name in family.truth.names if name in kept and name in rows.columns),
         bits_of([torn, sf.lit(False), *held]).alias(BITS),  # noqa: FBT003
@@ -224,9 +241,9 @@ def truth_frame(family: Family, rows: DataFrame, *, accept_torn: bool) -> DataFr
     )
 
 
-def _lacks(mirror: Mirror) -> Expression:
+def _lacks(names: Iterable[str]) -> Expression:
     lacking = sf.lit(False)  # noqa: FBT003 - a literal of SQL
-    for name in mirror.required:
+    for name in names:
         lacking = lacking | cell_of(name).isNull()
     return lacking
 
@@ -333,12 +350,32 @@ def places(
     first, *_ = projections
     place = place_of(first, family)
     claims = demanding(first, truth).select(*map(cell_of, place), sf.lit(1).alias(TRUTHS), BITS, ONE, TWO)
+    if family.mirror in projections and family.mirror.claims.are_compared:
+        claims = _compared(family, claims, place)
     sides = together(reduce(DataFrame.unionByName, projected, claims), place)
     return sides.groupBy(*place).agg(
         sf.sum(TRUTHS).alias(TRUTHS),
         sf.bit_or(BITS).alias(BITS),
         sf.bit_xor(ONE).alias(ONE),
         sf.bit_xor(TWO).alias(TWO),
+    )
+
+
+def _compared(family: Family, claims: DataFrame, place: Sequence[str]) -> DataFrame:
+    """One claim for each place; must equal what `repair.joins.parts.PlaceRows` says of it."""
+    layout = RowBits(family)
+    one = sf.min(ONE)
+    two = sf.min(TWO)
+    differ = (one != sf.max(ONE)) | (two != sf.max(TWO))
+    says = sf.when(one.isNotNull(), sf.lit(1 << layout.says)).otherwise(sf.lit(0))
+    differs = sf.when(differ, sf.lit(1 << layout.differ)).otherwise(sf.lit(0))
+    bits = sf.bit_or(BITS).bitwiseOR(says).bitwiseOR(differs)
+    by_place = together(claims, place).groupBy(*place)
+    return by_place.agg(
+        sf.sum(TRUTHS).alias(TRUTHS),
+        bits.alias(BITS),
+        one.alias(ONE),
+        two.alias(TWO),
     )
 
 
@@ -372,7 +409,10 @@ def _place_verdict(layout: RowBits, projection: Mirror | Filter) -> Expression:
         "whole": ~bit(layout.torn),
         "rows_agree": (cell_of(ONE) == 0) & (cell_of(TWO) == 0),
         "wanted": wanted,
+        "says": _literal(value=True),
     }
+    if isinstance(projection, Mirror) and projection.claims.are_compared:
+        symptoms |= {"clash": bit(layout.differ), "says": bit(layout.says)}
     return verdict_column(projection.verdicts, symptoms)
 
 

@@ -202,6 +202,26 @@ with a TTL of its own that is shorter than its row's leaves a row behind, which 
 Spark takes sets and lists of texts, numbers, UUIDs, dates, timestamps, booleans and blobs; for
 others use `--engine local`.
 
+## Rows that truths share
+
+```toml
+[truth.messages.mirror.sizes_by_mailbox]
+renamed = { size = "octets" }
+needs = ["octets"]
+```
+
+A copy that does not hold the truth's whole key has one row for several rows of the truth. Where
+these demand the same cells, they share the row. Where they demand different cells, the row is a
+CLASH. A shared row lives as long as the last of its truths.
+
+A row of the truth that lacks a column of `needs` cannot say what its row is. It demands none, and
+the row that is there is left as it is: it is neither drift nor without a truth. Another row of
+the truth that can say it decides alone. Where a column of `needs` is in the key of the copy, a
+check with `--no-recheck` names such rows as WITHDRAW; a second look does not.
+
+A `ProjectionWriter` does not remove a row that other rows of the truth may demand: the removal is a
+lag, which `repair lags --projections FILE` settles.
+
 ## Values by group
 
 ```toml
@@ -328,7 +348,7 @@ Every column that both tables have, unless `left_out` names it. A column of the 
 column of the truth is read for before-images, and is neither compared nor written;
 `projections verify` names such columns. Of a set that is not frozen, null and the empty set are
 one. What else a null is, `null_is` tells. A null list or map is the same as an empty one, because
-Cassandra keeps neither.
+Cassandra keeps neither. A `uuid` may follow from a `timeuuid`; otherwise both have one type.
 
 ## What is refused
 

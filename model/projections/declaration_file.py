@@ -46,6 +46,7 @@ from mailmend.model.projections.declarations import (
     MAX,
     MIN,
     MIRROR,
+    NEEDS,
     RENAMED,
     UNION,
     VALUE,
@@ -282,6 +283,7 @@ def _mirror_rules(parts: Mapping[str, Node]) -> dict[str, Any]:
         "computed": _computed(parts),
         "left_out": _listed_names(parts, LEFT_OUT),
         "when": _when(parts),
+        "needs": _listed_names(parts, NEEDS),
         "required": _listed_names(parts, REQUIRED),
         "only_reported": tuple(_reported(parts)),
     }

@@ -34,6 +34,7 @@ from mailmend.model.projections.declarations import (
     MAX,
     MIN,
     MIRROR,
+    NEEDS,
     NOT,
     NULL,
     RENAMED,
@@ -163,6 +164,12 @@ _WHEN: Final = FilePart(
     defined(CONDITION),
     "Which rows of the truth have a row in the table; without it each row has one.",
 )
+_NEEDS: Final = FilePart(
+    NEEDS,
+    {**list_schema(NAME.schema), "uniqueItems": True},
+    "Columns of the truth. A row of the truth that lacks one cannot say what its row is: "
+    "it demands none, and its row is left as it is.",
+)
 _LEFT_OUT: Final = FilePart(
     LEFT_OUT,
     {**list_schema(NAME.schema), "uniqueItems": True},
@@ -190,6 +197,7 @@ MIRROR_FORM: Final = FileForm(
         _RENAMED,
         _COMPUTED,
         _WHEN,
+        _NEEDS,
         _LEFT_OUT,
         _REQUIRED,
         FilePart(
@@ -222,6 +230,7 @@ EXPLODE_FORM: Final = FileForm(
             'computed: `{ tag = { lower = "tags" } }`.',
         ),
         _WHEN,
+        _NEEDS,
         _LEFT_OUT,
         _REQUIRED,
         _ONLY_REPORTED,

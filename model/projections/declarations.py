@@ -52,6 +52,7 @@ COUNTERS: Final = "counters"
 GENERATORS: Final = "generators"
 COLUMNS: Final = "columns"
 NULL: Final = "null"
+NEEDS: Final = "needs"
 NOT: Final = "not"
 STARTS: Final = "starts"
 STARTS_NOT: Final = "starts_not"
@@ -223,6 +224,7 @@ class DeclaredMirror(DeclaredProjection):
     Attributes:
         left_out: columns of the projection that are neither compared nor written.
         when: which rows of the truth have a row.
+        needs: columns of the truth; a row that lacks one cannot say what its row is.
         required: columns that every insert into the truth writes; a row that lacks one is TORN.
         filled: required columns that the truth's content has too.
         fields: (column of a user type, (field, column of the truth) for each of its fields).
@@ -231,6 +233,7 @@ class DeclaredMirror(DeclaredProjection):
 
     left_out: tuple[str, ...] = ()
     when: DeclaredCondition = field(default=EVERY_ROW, kw_only=True)
+    needs: tuple[str, ...] = field(default=(), kw_only=True)
     required: tuple[str, ...] = field(default=(), kw_only=True)
     filled: tuple[str, ...] = field(default=(), kw_only=True)
     fields: tuple[tuple[str, FieldSources], ...] = field(default=(), kw_only=True)
@@ -247,6 +250,9 @@ class DeclaredMirror(DeclaredProjection):
         _no_name_twice((*self.named, *left_out, *whole), f"the columns of {self.table}")
         for column, fields in self.fields:
             _no_name_twice([name for name, _ in fields], f"the fields of {column}")
+        needs = _column_names(self.needs)
+        _no_name_twice(needs, f"the columns that {self.table} needs")
+        object.__setattr__(self, "needs", needs)
         required = _column_names(self.required)
         _no_name_twice(required, f"the required columns of {self.table}")
         object.__setattr__(self, "required", required)
@@ -262,10 +268,10 @@ class DeclaredMirror(DeclaredProjection):
     def own_lines(self) -> Iterator[str]:
         if self.when != EVERY_ROW:
             yield f"{WHEN} = {self.when.text}"
-        if self.left_out:
-            yield f"{LEFT_OUT} = {toml_texts(self.left_out)}"
-        if self.required:
-            yield f"{REQUIRED} = {toml_texts(self.required)}"
+        lists = {NEEDS: self.needs, LEFT_OUT: self.left_out, REQUIRED: self.required}
+        for part, names in lists.items():
+            if names:
+                yield f"{part} = {toml_texts(names)}"
         yield from mirror_lines(self.filled, self.fields, self.only_reported)
 
 

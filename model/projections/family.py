@@ -475,7 +475,7 @@ class Family:
     def truth_columns(self) -> tuple[str, ...]:
         """Truth columns that a check reads: keys, compared and required columns, and columns of conditions."""
         theirs = self.mirror.truth_names
-        wanted = {*self.truth.key_names, *self.mirror.required}
+        wanted = {*self.truth.key_names, *self.mirror.required, *self.mirror.needs}
         for column in self.mirror.compared:
             wanted.add(theirs.get(column.name, column.name))
         for projection in self.projections:

@@ -12,6 +12,7 @@ from typing import Any
 
 from mailmend.model.operations import ChangeIf, Conditional, RemoveIf, Seen, cells_of
 from mailmend.model.projections.ages import is_old, why_kept
+from mailmend.model.projections.claims import partition_parts
 from mailmend.model.projections.findings import (
     Finding,
     MovedVerdict,
@@ -61,10 +62,7 @@ class FilledMirror(Mirror):
 
     def since(self, truths: Sequence[Seen]) -> int | None:
         """When the contents of truth rows were made, which James gives their ids with."""
-        births: list[Any] = []
-        for seen in truths:
-            births.extend(self.truth.partition_of(seen.row))
-        return born_at(tuple(births))
+        return born_at(partition_parts(self.truth, truths))
 
     def removal(self, truth: Row) -> RemoveIf:
         """The removal of a truth row while it is unchanged: its modseq tells of its sets."""

@@ -270,6 +270,22 @@ def row_writes(
     return tuple(writes)
 
 
+def lives_under(own: Mapping[str, str], row: Row, ends: Mapping[str, int]) -> dict[str, int]:
+    """When the cells of a row expire, by the row's names.
+
+    Args:
+        own: the names in `ends` by the row's names, where they may differ.
+        row: the row.
+        ends: seconds since 1970.
+    """
+    lives = {}
+    for name in row:
+        mine = own.get(name, name)
+        if mine in ends:
+            lives[name] = ends[mine]
+    return lives
+
+
 def row_if_absent(table: Table, row: Row, expires_at: Mapping[str, int]) -> PutIfAbsent:
     """The conditional insert of a row of which each cell expires as `expires_at` says (seconds since 1970)."""
     stored = {name: row[name] for name in table.stored(table.names) if name in row}

@@ -57,7 +57,7 @@ class PartialMirror(Mirror):
         found = {}
         if truth is not None:
             for row in self.unnested(truth):
-                if self.is_demanded_by(row):
+                if self.claims.says(row) and self.is_demanded_by(row):
                     found[self.key_of(row)] = row
         return found
 

@@ -25,6 +25,7 @@ from mailmend.model.operations import (
     cells_of,
 )
 from mailmend.model.projections.ages import is_old, last_sign, why_kept
+from mailmend.model.projections.claims import Claims, last_to_end
 from mailmend.model.projections.findings import (
     Finding,
     MovedVerdict,
@@ -32,12 +33,19 @@ from mailmend.model.projections.findings import (
     Suspect,
     all_the_same,
     exactly_whole,
+    lives_under,
     row_back,
     row_if_absent,
     row_writes,
     set_changes,
 )
 from mailmend.model.projections.look import Look
+from mailmend.model.projections.mirror_columns import (
+    columns_back,
+    ends_of,
+    joined_back,
+    written_columns,
+)
 from mailmend.model.projections.verdicts import (
     MENDABLE,
     MIRROR_VERDICTS,
@@ -125,7 +133,7 @@ class Projection:
     def looked_at(self, look: "Look", rows: Sequence[Seen], *, accept_torn: bool) -> "Look":
         """The look, complete with the truth rows under every known key."""
         truths = self.at_key(rows, look.key)
-        whole = accept_torn or not truths or look.mirror.whole(truths[0].row)
+        whole = accept_torn or all(look.mirror.whole(seen.row) for seen in truths)
         return replace(look, truths=truths, has_content=look.content_stands(truths), whole=whole)
 
     def lasting_with(self, seen: Seen, beside: Seen | None) -> Seen:  # noqa: ARG002 - a filter's row shows no TTL itself
@@ -235,6 +243,7 @@ class Mirror(Projection):
         required: truth columns that every insert writes; a truth row lacking one is TORN.
         kept: verdicts that are only reported, each with the reason.
         left_out: columns that are not to be written.
+        needs: truth columns without which a truth row cannot say what its row is.
     """
 
     compared: tuple[Column, ...]
@@ -242,6 +251,9 @@ class Mirror(Projection):
     required: tuple[str, ...] = ()
     kept: tuple[tuple[Verdict, str], ...] = ()
     left_out: frozenset[str] = frozenset()
+    needs: tuple[str, ...] = ()
+    claims: Claims = field(init=False, repr=False, compare=False)
+    """How the truth rows that claim one row are told apart."""
     sources: tuple[tuple[str, str], ...] = field(init=False, repr=False, compare=False)
     """Each projection column that is written, with the truth column behind it."""
     back: tuple[tuple[str, str | None], ...] = field(init=False, repr=False, compare=False)
@@ -257,28 +269,14 @@ class Mirror(Projection):
 
     def __post_init__(self) -> None:
         theirs = self.truth_names
-        sources: list[tuple[str, str]] = []
-        for name in self.table.names:
-            source = theirs.get(name, name)
-            if name not in self.left_out and source in self.truth.names:
-                sources.append((name, source))
-        object.__setattr__(self, "sources", tuple(sources))
-        own = self.own_names
-        back: list[tuple[str, str | None]] = []
-        for name in self.truth.stored(self.truth.names):
-            mine = own.get(name, name)
-            if theirs.get(mine, mine) == name:
-                back.append((name, mine))
-            else:
-                back.append((name, None))
-        object.__setattr__(self, "back", tuple(back))
-        rules = dict(self.truth.computed)
-        joined: list[tuple[str, JoinedColumns]] = []
-        for name, source in sources:
-            rule = rules.get(source)
-            if isinstance(rule, JoinedColumns):
-                joined.append((name, rule))
-        object.__setattr__(self, "_joined", tuple(joined))
+        sources = tuple(written_columns(self.truth, self.table, theirs, self.left_out))
+        object.__setattr__(self, "sources", sources)
+        back = tuple(columns_back(self.truth, theirs, self.own_names))
+        object.__setattr__(self, "back", back)
+        object.__setattr__(self, "_joined", tuple(joined_back(self.truth, sources)))
+        held = {theirs.get(column.name, column.name) for column in self.compared}
+        claims = Claims.of(self.truth, self.key_sources, held, self.needs)
+        object.__setattr__(self, "claims", claims)
 
     @property
     def truth_names(self) -> dict[str, str]:
@@ -298,6 +296,18 @@ class Mirror(Projection):
     def read_columns(self) -> tuple[str, ...]:
         compared = [column.name for column in self.compared]
         return self.table.ordered({*self.table.key_names, *compared})
+
+    def at_key(self, truths: Iterable[Seen], key: Key) -> tuple[Seen, ...]:
+        return self.claims.at_key(truths, key)
+
+    def key_demanded_by(self, truth: Row | None) -> Key | None:
+        if truth is None or not self.claims.says(truth):
+            return None
+        return Projection.key_demanded_by(self, truth)
+
+    def lead_row(self, look: Look) -> Row:
+        """Its own row; without one, what the key tells."""
+        return self.restored(cells_of(look.mirrored) or self.table.key_row(look.key))
 
     def unnested(self, truth: Row) -> Iterator[Row]:
         """The rows that a truth row stands for: itself; of a partial mirror none, or several."""
@@ -349,13 +359,15 @@ class Mirror(Projection):
         agree = False
         if look.truths and look.projected:
             agree = self.agree(look.truths[0].row, look.projected.row)
+        others = [self.row_of(seen.row) for seen in look.truths[1:]]
         symptoms = MirrorSymptoms(
             in_truth=bool(look.truths),
-            clash=len(look.truths) > 1,
+            clash=not all(self.agree(look.truths[0].row, other) for other in others),
             in_projection=look.projected is not None,
             rows_agree=agree,
             has_content=look.has_content,
             whole=look.whole,
+            says=all(map(self.claims.says, [seen.row for seen in look.truths])),
         )
         return self.verdicts[symptoms]
 
@@ -418,6 +430,8 @@ class Mirror(Projection):
                 return Reason(Why.HALF_A_TRUTH)
             case Verdict.LOST_CONTENT if policy.orphans == "report":
                 return Reason(Why.NEEDS_ORPHANS)
+            case Verdict.LOST_CONTENT if len(finding.truths) > 1:
+                return Reason(Why.TWO_TRUTHS)
             case Verdict.LOST_CONTENT:
                 return why_kept(self.since(finding.truths), now, Why.KEYS_ALONE)
             case kept if said := dict(self.kept).get(kept):
@@ -429,7 +443,7 @@ class Mirror(Projection):
 
     def since(self, truths: Sequence[Seen]) -> int | None:
         """When truth rows were made or written last, in microseconds; None: unknown."""
-        if len(truths) != 1:  # several clash, and none is removed
+        if len(truths) != 1:  # several share a row, or clash: none is removed
             return None
         (seen,) = truths
         return last_sign(self.truth, self.truth.key_of(seen.row), seen)
@@ -442,11 +456,11 @@ class Mirror(Projection):
         """The finding with the writes that mend it. Rows are overwritten whole, null columns too."""
         match finding.verdict:
             case Verdict.PROJECT | Verdict.AMEND:
-                truth = look.truths[0]
-                row = self.row_of(truth.row)
-                expiry = self._expiry(truth)
-                stays = truth.ends_at is None and expiry.keys().isdisjoint(self.table.key_names)
-                writes = row_writes(self.table, row, expiry, at, stays=stays)
+                row = self.row_of(look.truths[0].row)
+                ends = last_to_end(ends_of(self.truth, self.sources, seen) for seen in look.truths)
+                some_stay = any(seen.ends_at is None for seen in look.truths)
+                stays = some_stay and ends.keys().isdisjoint(self.table.key_names)
+                writes = row_writes(self.table, row, ends, at, stays=stays)
                 return replace(finding, writes=writes)
             case Verdict.WITHDRAW:
                 return self._withdraw(finding, look, policy, at)
@@ -454,15 +468,6 @@ class Mirror(Projection):
                 return self._quarantine(finding, look, at)
             case _:
                 return None
-
-    def _expiry(self, truth: Seen) -> dict[str, int]:
-        """By the projection's columns, when the truth's cells expire, in seconds since 1970; its key with its row."""
-        ends = dict(truth.expires_at)
-        if truth.ends_at is not None:
-            ends.update(dict.fromkeys(self.truth.key_names, truth.ends_at))
-            for name, _ in self.truth.computed:
-                ends.setdefault(name, truth.ends_at)
-        return {name: ends[source] for name, source in self.sources if source in ends}
 
     def _withdraw(self, finding: Finding, look: Look, policy: RepairPolicy, at: int) -> Finding | None:
         """Remove a projection without truth, unless it may be a message's last trace and that is to be restored."""
@@ -474,15 +479,12 @@ class Mirror(Projection):
         ends: Mapping[str, int] = {}
         if look.projected:
             ends = look.projected.expires_at
-        own = self.own_names
-        lives = {}
-        for name in row:
-            mine = own.get(name, name)
-            if mine in ends:
-                lives[name] = ends[mine]
+        lives = lives_under(self.own_names, row, ends)
         return replace(finding, condition=row_if_absent(self.truth, row, lives))
 
     def _quarantine(self, finding: Finding, look: Look, at: int) -> Finding | None:
+        if len(look.truths) > 1:  # an undo brings one row of the truth back
+            return None
         truth = look.truths[0].row
         condition = self.removal(truth)
         if all(cell is None for cell in condition.expected.values()):

@@ -299,11 +299,12 @@ class MirrorSymptoms(NamedTuple):
     """What a scan sees at one key of a mirror. The order of the fields is the order of the bits, lowest first."""
 
     in_truth: bool  # at least one truth row claims the key
-    clash: bool  # more than one does
+    clash: bool  # more than one does, and they demand different rows
     in_projection: bool
     rows_agree: bool
     has_content: bool
     whole: bool  # the truth row has every column that an insert writes
+    says: bool  # a truth row has every column that tells what the mirror's row is
 
 
 def _judge_mirror(seen: MirrorSymptoms) -> Verdict:
@@ -311,6 +312,8 @@ def _judge_mirror(seen: MirrorSymptoms) -> Verdict:
     if not seen.in_truth:
         if seen.in_projection:
             verdict = Verdict.WITHDRAW
+    elif not seen.says:
+        pass
     elif seen.clash:
         verdict = Verdict.CLASH
     elif not seen.has_content:

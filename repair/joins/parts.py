@@ -67,6 +67,8 @@ class PlaceKind(NamedTuple):
     """Everything that the verdicts on a place depend on."""
 
     truths: int
+    differ: bool
+    says: bool
     bits: int
     mirrored: bool
     agree: bool
@@ -79,13 +81,16 @@ class PlaceRows:
 
     Attributes:
         truths: the primary keys of the truth rows (a row that was read twice counts once).
-        fingerprint, bits: from the truth row; where several clash, of any of them, as only the clash is reported.
+        fingerprint: from the truth row that says what its row is; empty where none does.
+        differ: whether truth rows say something different; the fingerprint is from any of them.
+        bits: from the truth row; of several truth rows, those that each of them has.
         mirrored: the mirror row's fingerprint.
         filters: a bit for each filter that has a row.
     """
 
     truths: tuple[Packed, ...] = ()
     fingerprint: bytes = b""
+    differ: bool = False
     bits: int = WHOLE | STANDS
     mirrored: bytes | None = None
     filters: int = 0
@@ -93,18 +98,37 @@ class PlaceRows:
     def add(self, record: Record) -> None:
         _, tag, *fields = record
         if tag == Tag.TRUTH:
-            truth, self.fingerprint, self.bits = fields
-            if truth not in self.truths:
-                self.truths += (truth,)
+            self._add_truth(*fields)
         elif tag == Tag.BESIDE:
             (self.mirrored,) = fields
         else:
             self.filters |= 1 << (tag - Tag.FILTER)
 
+    def _add_truth(self, truth: Packed, fingerprint: bytes, bits: int) -> None:
+        if truth in self.truths:
+            return
+        if self.truths:
+            bits &= self.bits
+        self.truths += (truth,)
+        self.bits = bits
+        if not fingerprint:
+            return
+        if self.fingerprint and self.fingerprint != fingerprint:
+            self.differ = True
+        self.fingerprint = fingerprint
+
     @property
     def kind(self) -> PlaceKind:
         mirrored = self.mirrored
-        return PlaceKind(len(self.truths), self.bits, mirrored is not None, self.fingerprint == mirrored, self.filters)
+        return PlaceKind(
+            len(self.truths),
+            self.differ,
+            bool(self.fingerprint),
+            self.bits,
+            mirrored is not None,
+            self.fingerprint == mirrored,
+            self.filters,
+        )
 
 
 def place_record(truth: TruthRecord, *, has_content: bool, at: Packed) -> Record:
@@ -153,6 +177,7 @@ class Places:
         self._most = most
         self._held: dict[Packed, PlaceRows | Packed] = {}
         self._judge = cache(partial(_judged, forms, kept))
+        self._shrinks = kept.mirror is None or not kept.mirror.claims.are_compared
 
     def add(self, record: Record) -> None:
         key, tag, *fields = record
@@ -168,7 +193,8 @@ class Places:
             place = self._held[key] = PlaceRows()
         assert isinstance(place, PlaceRows)
         place.add(record)
-        if tag == Tag.TRUTH and len(place.truths) == 1 and not self._judge(place.kind):
+        is_first = self._shrinks and tag == Tag.TRUTH and len(place.truths) == 1
+        if is_first and not self._judge(place.kind):
             (self._held[key],) = place.truths
 
     def parts(self) -> Iterator[tuple[Iterator[Suspect], int]]:
@@ -194,7 +220,10 @@ def _judged(forms: Forms, kept: PlaceForms, kind: PlaceKind) -> _Judged:
     }
     wrong: list[tuple[Projection, Verdict]] = []
     if kept.mirror is not None:
-        in_mirror = verdict_on(Mirror.verdicts, seen | {"in_projection": kind.mirrored})
+        symptoms = seen | {"in_projection": kind.mirrored, "says": True}
+        if kept.mirror.claims.are_compared:
+            symptoms |= {"clash": kind.differ, "says": kind.says}
+        in_mirror = verdict_on(Mirror.verdicts, symptoms)
         if in_mirror is not Verdict.AGREE:
             wrong.append((kept.mirror, in_mirror))
     for number, filtered in enumerate(kept.filters):

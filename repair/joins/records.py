@@ -23,6 +23,7 @@ from typing import Any, NamedTuple, Self
 from uuid import UUID
 
 from mailmend.model.errors import MailmendError
+from mailmend.model.projections.claims import Claims
 from mailmend.model.projections.conditions import RowCondition
 from mailmend.model.projections.family import Counts, Family, Filter, Union
 from mailmend.model.projections.findings import Suspect
@@ -153,6 +154,9 @@ class Forms:
         self._unions = [union.column for union in family.unions]
         self._bounds = family.bounds
         self._truth_mark = fingerprinting(mirror.compared, mirror.truth_names)
+        self._claim = self._truth_mark
+        if mirror.needs:
+            self._claim = partial(_said, mirror.claims, self._truth_mark)
         self._mirror_mark = fingerprinting(mirror.compared, {})
         self._mirror_key = packing_key(mirror.table)
 
@@ -162,7 +166,7 @@ class Forms:
             self._pick_content(packed),
             tuple([pick(packed) for pick in self._pick_places]),
             self._pick_truth(packed),
-            self._truth_mark(row),
+            self._claim(row),
             self._bits(row),
             tuple([pick(packed) for pick in self._pick_groups]),
             self._elements(row),
@@ -197,6 +201,13 @@ class Forms:
         for place, condition in enumerate(self._conditions, start=2):
             bits |= condition.holds(row) << place
         return bits
+
+
+def _said(claims: Claims, mark: Callable[[Row], bytes], truth: Row) -> bytes:
+    """The fingerprint of what a truth row says of its mirror row; empty where it cannot say."""
+    if not claims.says(truth):
+        return b""
+    return mark(truth)
 
 
 def _picking(projection: Projection, columns: Sequence[str]) -> Callable[[Packed], Packed]:

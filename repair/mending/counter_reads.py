@@ -154,29 +154,40 @@ class Tallies:
         settled = compare
         for part in self._parts(group, compare=compare):
             mirrored = _mirrored(part)
+            demanded: set[Packed] = set()
             truths = self._truths(group, self._leads(part), level, whole=compare, contents=contents)
             for truth, has_content in truths:
                 doubtful = not has_content or not (self.policy.accept_torn or self.family.mirror.whole(truth.row))
                 if compare:
-                    settled = self._agrees(truth.row, mirrored, doubtful=doubtful) and settled
+                    agrees = self._agrees(truth.row, mirrored, demanded, doubtful=doubtful)
+                    settled = agrees and settled
                 counted = sure
                 if doubtful:
                     counted = uncertain
                 for name, delta in self.counts.deltas_of(truth.row).items():
                     counted[name] += delta
                 digest += self._mark(truth, doubtful=doubtful)
-            settled = settled and not mirrored
+            settled = settled and mirrored.keys() <= demanded
         return Tally(row, sure, uncertain, settled, digest.to_bytes(_DIGEST_BYTES))
 
-    def _agrees(self, truth: Row, mirrored: dict[Packed, bytes], *, doubtful: bool) -> bool:
-        """Whether the mirror agrees, or lacks a doubtful truth; removes the compared row from `mirrored`."""
-        if not self.family.mirror.is_demanded_by(truth):
+    def _agrees(
+        self,
+        truth: Row,
+        mirrored: Mapping[Packed, bytes],
+        demanded: set[Packed],
+        *,
+        doubtful: bool,
+    ) -> bool:
+        """Whether the mirror agrees, or lacks a doubtful truth; adds its place to `demanded`."""
+        mirror = self.family.mirror
+        if not mirror.is_demanded_by(truth):
             return True
         place, fingerprint = self._forms.compared(truth)
-        shown = mirrored.pop(place, None)
+        demanded.add(place)
+        shown = mirrored.get(place)
         if shown is None:
-            return doubtful
-        return shown == fingerprint
+            return doubtful or not mirror.claims.says(truth)
+        return shown == fingerprint or not mirror.claims.says(truth)
 
     def _mark(self, truth: Seen, *, doubtful: bool) -> int:
         """A truth row's part of the digest: key, each cell's time (its version), and how it is counted.

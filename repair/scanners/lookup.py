@@ -184,7 +184,8 @@ class Targeted:
         found = TargetSuspects(self, settings)
         policy = RepairPolicy(only=frozenset(), accept_torn=settings.policy.accept_torn, serial=self.serial)
         for family in settings.families:
-            if not family.mirror.kept:  # a second row of truth may be anywhere
+            kept = dict(family.mirror.kept)
+            if Verdict.WITHDRAW not in kept:  # a second row of truth may be anywhere
                 progress.stage(f"look at {family.truth.spelling}")
                 _FamilyLook(self, settings, progress, found, family, policy).all()
         found.counts = counts_of(found.suspects())

@@ -25,7 +25,7 @@ from mailmend.model.ids import MessageId, ModSeq, Uid
 from mailmend.model.operations import Change, ChangeIf, Count, Put, PutIfAbsent, Remove, RemoveIf, Seen, Write
 from mailmend.model.projections.family import Family
 from mailmend.model.projections.findings import Suspect
-from mailmend.model.projections.projection import Projection
+from mailmend.model.projections.projection import Mirror, Projection
 from mailmend.model.projections.valued import Valued
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.model.table import Key, Row, Table, names_of
@@ -243,6 +243,13 @@ class Consequence:
         if isinstance(self.write, Put):
             return self.write.table.key_of(self.write.row)
         return self.write.key
+
+    @property
+    def is_shared_removal(self) -> bool:
+        """Whether it removes a row that other truth rows may demand."""
+        if not isinstance(self.write, Remove) or not isinstance(self.projection, Mirror):
+            return False
+        return self.projection.claims.are_compared
 
     def suspect(self, keys: tuple[Key, ...]) -> Suspect:
         """The suspect to journal when this write failed."""

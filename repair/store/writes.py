@@ -13,6 +13,7 @@ rebuilt. Counts are sent once; one without a clear answer is journalled for a re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import Final
 
 from mailmend.model.errors import CannotReach, DoubtfulWrite, MailmendError, Unjournalled
 from mailmend.model.instants import MICROS
@@ -411,14 +412,23 @@ class Projector:
         return propagations
 
     def _send(self, batch: Sequence[Committed]) -> list[Propagation]:
-        due = self._due(batch)
+        due = []
+        shared = []
+        for item in self._due(batch):
+            if item.consequence.is_shared_removal:
+                shared.append(item)
+            else:
+                due.append(item)
         deadline = min((made.began for made in batch), default=0) + self.stamp_age_micros
         errors = self.retries.write_all(self.tables, [item.consequence.write for item in due], deadline)
         late = [item for item, error in zip(due, errors, strict=True) if error is not None]
         late += self._uncounted(batch)
-        if not late:
+        if not late and not shared:
             return [Propagation.COMPLETE] * len(batch)
-        return self._lag(batch, late, _cause(errors))
+        cause = _cause(errors)
+        if not late:
+            cause = _SHARED
+        return self._lag(batch, late + shared, cause)
 
     def _due(self, batch: Sequence[Committed]) -> list[Due]:
         return [*self._written(batch), *self._counted(batch)]
@@ -497,6 +507,10 @@ class Projector:
         except Unjournalled:
             return Propagation.LOST
         return Propagation.LAGS
+
+
+_SHARED: Final = "another row of the truth may demand the same row"
+"""Why the removal of a row is a lag: a second look finds the other rows of the truth."""
 
 
 def row_of(seen: Seen | None) -> Row | None:

@@ -39,6 +39,7 @@ from mailmend.model.table import OtherColumn
 SHOP = """\
 [truth.users.mirror.users_by_email]
 renamed = { owner = "user_id" }
+needs = ["since"]
 left_out = ["note"]
 
 [truth.users.mirror.users_by_name]
@@ -56,7 +57,12 @@ def refused(text: str) -> BadDeclaration:
 
 def test_a_file_is_read_to_values() -> None:
     mirrors = (
-        DeclaredMirror("users_by_email", (("owner", "user_id"),), ("note",)),
+        DeclaredMirror(
+            "users_by_email",
+            (("owner", "user_id"),),
+            ("note",),
+            needs=("since",),
+        ),
         DeclaredMirror("users_by_name"),
     )
     assert read_declaration(SHOP, "shop.toml") == Declaration((DeclaredTruth("users", mirrors),))
@@ -155,6 +161,7 @@ def projections(draw: st.DrawFn, table: str) -> DeclaredProjection:  # noqa: PLR
                 tuple(columns[also:]),
                 computed=computed,
                 when=when,
+                needs=draw(NAME_LISTS),
                 required=required,
                 filled=filled,
                 fields=fields,
@@ -168,6 +175,7 @@ def projections(draw: st.DrawFn, table: str) -> DeclaredProjection:  # noqa: PLR
                 tuple(filter(None, left_out)),
                 computed=computed,
                 when=draw(CONDITIONS),
+                needs=draw(NAME_LISTS),
                 required=draw(NAME_LISTS),
                 only_reported=draw(REASONS),
                 column=draw(NAMES),
@@ -325,6 +333,8 @@ TEST = "[truth.a.filter.b]\nwhen = "
             "'b c' is not a valid column name",
             "in double quotes",
         ),
+        ("[truth.users.mirror.x]\nneeds = 'a'", 2, 1, "needs is a list of columns", '["note", "size"]'),
+        ("[truth.users.mirror.x]\nneeds = ['a', 'A']", 1, 21, "a occurs twice", "Name it once."),
         ("[truth.users.mirror.x]\nleft_out = ['a', 'A']", 1, 21, "a occurs twice", "Name it once."),
         ("[truth.users.mirror.users]", 1, 8, "users occurs twice", "Name it once."),
         ("[truth.'a b'.mirror.c]", 1, 8, "'a b' is not a valid table name", "in double quotes"),

@@ -2,7 +2,7 @@
 
 from dataclasses import fields, replace
 from typing import Any
-from uuid import uuid1
+from uuid import UUID, uuid1
 
 import pytest
 from hypothesis import given
@@ -306,6 +306,17 @@ def test_no_part_of_a_key_is_null() -> None:
 )
 def test_a_row_names_a_partition_by_every_part_of_its_key(row: dict[str, Any], named: tuple[int, ...] | None) -> None:
     assert Table("t", columns("k int, l int", "c int")).partition_named_by(row) == named
+
+
+@pytest.mark.parametrize(
+    ("kind", "part", "is_named"),
+    [("timeuuid", MESSAGE, True), ("timeuuid", UUID(int=9), False), ("uuid", UUID(int=9), True)],
+)
+def test_a_partition_of_time_based_uuids_has_no_other(kind: str, part: UUID, is_named: bool) -> None:
+    """A server refuses a read with another one."""
+    named = Table("t", columns(f"k {kind}")).partition_named_by({"k": part})
+
+    assert named == ((part,) if is_named else None)
 
 
 LEVELED = Compaction("LeveledCompactionStrategy")

@@ -41,7 +41,9 @@ def test_the_tables_iterate_in_the_order_of_their_bits(table: Mapping[Any, Verdi
 
 
 def verdicts(table: Mapping[Any, Verdict], **seen: bool) -> set[Verdict]:
-    """The verdicts of every combination that agrees with what was seen."""
+    """The verdicts of every combination that agrees with what was seen; a truth says what its mirror row is."""
+    if table is MIRROR:
+        seen.setdefault("says", True)
     return {
         verdict
         for symptoms, verdict in table.items()
@@ -71,6 +73,11 @@ def test_a_projection_without_truth_is_withdrawn_whatever_else_is_seen() -> None
 def test_two_truths_at_one_place_are_never_guessed_about() -> None:
     """CLASH: neither inserted, nor overwritten, nor deleted."""
     assert verdicts(MIRROR, in_truth=True, clash=True) == {Verdict.CLASH}
+
+
+@pytest.mark.parametrize("in_projection", [False, True])
+def test_a_truth_that_cannot_say_what_its_row_is_leaves_it(in_projection: bool) -> None:
+    assert verdicts(MIRROR, in_truth=True, says=False, in_projection=in_projection) == {Verdict.AGREE}
 
 
 def test_lost_content_never_spreads() -> None:

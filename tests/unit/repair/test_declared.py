@@ -1,6 +1,7 @@
 """A declaration, bound to a live schema."""
 
 from dataclasses import replace
+from uuid import uuid1
 
 import pytest
 
@@ -62,6 +63,45 @@ def test_what_is_left_out_is_neither_compared_nor_written_but_read() -> None:
     assert "name" in mirror.table
 
 
+def test_a_mirror_needs_columns_of_the_truth() -> None:
+    mirror = mirror_of(BY_EMAIL_TEXT + 'needs = ["Name"]')
+
+    assert mirror.needs == ("name",)
+    assert not mirror.claims.says({"name": None})
+    assert mirror_of(BY_EMAIL_TEXT + 'needs = ["name"]\nwhen = { name = "x" }').needs == ("name",)
+
+
+def test_the_null_of_a_time_based_uuid_is_read_in_a_copy_of_uuids() -> None:
+    """What is read is another column of the same row, under the copy's own name; the truth's cell is written."""
+    null_is = '[truth.users]\nnull_is = { thread = { column = "message" } }\n'
+    users = Table("users", columns("message timeuuid", regular="box text, thread timeuuid"))
+    copy = Table("by_box", columns("box text", "id uuid", "thread_id uuid"))
+    text = null_is + '[truth.users.mirror.by_box]\nrenamed = { id = "message", thread_id = "thread" }\n'
+    mirror = mirror_of(text, Schema((), (users, copy)))
+    message, thread = uuid1(), uuid1()
+    shown = {"box": "a", "id": message}
+
+    assert mirror.row_of({"box": "a", "message": message, "thread": None}) == {**shown, "thread_id": None}
+    assert mirror.agree({"box": "a", "message": message, "thread": None}, {**shown, "thread_id": message})
+    assert mirror.agree({"box": "a", "message": message, "thread": message}, {**shown, "thread_id": None})
+    assert not mirror.agree({"box": "a", "message": message, "thread": thread}, {**shown, "thread_id": None})
+
+
+@pytest.mark.parametrize(("own", "theirs", "fits"), [("uuid", "timeuuid", True), ("timeuuid", "uuid", False)])
+def test_a_time_based_uuid_is_a_uuid(own: str, theirs: str, fits: bool) -> None:
+    truth = Table("users", columns("user_id uuid", regular=f"email text, name text, tags set<text>, device {theirs}"))
+    copy = Table("users_by_email", columns("email text", regular=f"user_id uuid, device {own}"))
+    live = with_table(copy)
+    live = replace(live, tables=(*[table for table in live.tables if table.name != "users"], truth))
+
+    if fits:
+        assert [column.name for column in mirror_of(BY_EMAIL_TEXT, live).compared] == ["user_id", "device"]
+    else:
+        assert "users_by_email.device is of type timeuuid, and users.device of type uuid" in refused(
+            BY_EMAIL_TEXT, live
+        )
+
+
 def test_each_mirror_has_a_family() -> None:
     families = declared_families("shop", read_declaration(BY_EMAIL_TEXT + BY_NAME_TEXT, "shop.toml"), SHOP)
     assert [family.mirror.name for family in families] == ["users_by_email", "users_by_name"]
@@ -74,6 +114,8 @@ def test_each_mirror_has_a_family() -> None:
         ("[truth.users.mirror.users_by_mail]", "there is no table users_by_mail\n  Did you mean 'users_by_email'?"),
         (BY_EMAIL_TEXT + 'renamed = { nmae = "name" }', "users_by_email has no column nmae\n  Did you mean 'name'?"),
         (BY_EMAIL_TEXT + 'left_out = ["nmae"]', "users_by_email has no column nmae\n  Did you mean 'name'?"),
+        (BY_EMAIL_TEXT + 'needs = ["nmae"]', "users has no column nmae\n  Did you mean 'name'?"),
+        (BY_EMAIL_TEXT + 'needs = ["tags"]', "users.tags is static, or a collection of several cells"),
         (BY_EMAIL_TEXT + 'left_out = ["email"]', "email is in the key of users_by_email and cannot be left out"),
         ("[truth.users.mirror.users_by_name]", "no column of users gives the key column users_by_name.full_name"),
         ("[truth.users.mirror.users_by_name]", "Columns of users with the type text: email, name."),

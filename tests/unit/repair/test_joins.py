@@ -88,6 +88,7 @@ def test_every_combination_is_judged_by_the_one_table(seen: tuple[bool, ...]) ->
                 agree and in_truth and mirrored,
                 has_content or not in_truth,
                 whole or not in_truth,
+                True,
             )
         ],
         "firstUnseen": Filter.verdicts[

@@ -104,7 +104,8 @@ def test_a_row_that_follows_is_compared_with_the_truth_that_it_names(named: Name
 
 
 def test_a_place_without_a_row_leads_to_the_truth_that_its_key_names() -> None:
-    assert Shop().mended(NamedRows("by_team", ("red", ANN))) == {}
+    assert Shop().mended(NamedRows("by_team", ("red", ANN))) == {("by_team", ("red", ANN)): Verdict.PROJECT}
+    assert Shop().mended(NamedRows("by_email", ("u1@x",))) == {}, "no user"
     assert Shop().mended(NamedRows("leads", ("red", ANN))) == {("leads", ("red", ANN)): Verdict.PROJECT}
 
 

@@ -319,6 +319,29 @@ def test_a_table_that_follows_from_whole_groups_is_refused() -> None:
         ProjectionWriter(MemoryTables(lambda: 0), families, LagList(), VirtualClock())
 
 
+def test_a_row_that_others_may_demand_is_left_to_a_lag() -> None:
+    # Given
+    logins = Table("logins", columns("id uuid", "number int", "team text"))
+    teams = Table("teams", columns("team text", "id uuid"))
+    families = declared_families("shop", read_declaration("[truth.logins.mirror.teams]"), Schema((), (logins, teams)))
+    clock = VirtualClock()
+    tables = MemoryTables(clock.micros)
+    lags = LagList()
+    writer = ProjectionWriter(tables, families, lags, clock)
+    for number in (1, 2):
+        assert writer.put({**KEY, "number": number, "team": "red"}) == WrittenRow(changed=True)
+
+    # When
+    written = writer.delete({**KEY, "number": 1})
+
+    # Then
+    assert written == WrittenRow(changed=True, lagged=True)
+    assert list(tables.scan(Scan(teams, teams.names))) == [{"team": "red", "id": ANN}]
+    (suspect,) = lags.suspects
+    assert (suspect.key, suspect.verdict, suspect.truth_keys) == (("red", ANN), Verdict.WITHDRAW, ((ANN,),))
+    assert lags.causes == ["another row of the truth may demand the same row"]
+
+
 def test_a_condition_has_every_cell_that_was_read() -> None:
     """Of a row that is its key alone only the existence is asked: absent rows equal one of nulls."""
     seen = user(email="a@x", team=None, name=None, tags=frozenset())

@@ -38,6 +38,23 @@ def test_rows_that_claim_one_place_are_named() -> None:
     assert any("which is right (CLASH)" in why for why in whys)
 
 
+@pytest.mark.parametrize(
+    "why",
+    [
+        "of two rows of users with the same email that differ in other cells, which is right (CLASH)",
+        "what its row is where the row of users has no email",
+    ],
+)
+def test_what_claims_of_one_row_leave_open_is_named(why: str) -> None:
+    text = f'{TEXT}\nneeds = ["email"]'
+    families = declared_families("shop", read_declaration(text, "shop.toml"), LIVE)
+
+    whys = [why for table, why in unseen_by(families, LIVE) if table == "by_email"]
+
+    assert why in whys
+    assert "a row of users without email has no row there" not in whys
+
+
 def test_what_expires_before_its_row_is_named() -> None:
     text = '[truth.users.explode.by_role]\ncolumn = "roles"\nelement = "role"\nwhen = { email = "a" }'
     families = declared_families("shop", read_declaration(text, "shop.toml"), LIVE)
