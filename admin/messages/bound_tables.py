@@ -5,7 +5,7 @@ that a run or a plan keeps, whatever became of the file.
 """
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -14,9 +14,11 @@ from mailmend.admin.frame.cluster import OpenCluster, lag_journal
 from mailmend.admin.frame.run_scopes import MAIL, MAILBOXES, RunScope
 from mailmend.admin.projections.projections import declaration_for, declared_in
 from mailmend.cql.introspect import live_schema
+from mailmend.model.catalog.left_tables import LeftTable
 from mailmend.model.catalog.mail import MESSAGES, PATHS
 from mailmend.model.errors import SchemaMismatch, WrongUse
 from mailmend.model.keyspace import Schema
+from mailmend.model.names import name_of
 from mailmend.model.projections.declarations import Declaration
 from mailmend.model.projections.family import Family
 from mailmend.model.projections.toml_values import cql_name
@@ -45,12 +47,14 @@ class BoundTables:
         scope: how documents show them.
         kept: the options of a run that hold its declaration.
         changes: what differs from the tables of an earlier run, each in a few words.
+        left: tables of the declaration that are not looked at.
     """
 
     bound: BoundFamilies
     scope: RunScope = MAIL
     kept: Mapping[str, Any] = field(default_factory=dict)
     changes: Sequence[str] = ()
+    left: tuple[LeftTable, ...] = ()
 
     @property
     def truths(self) -> tuple[Table, ...]:
@@ -114,15 +118,25 @@ def declared_tables(
         name: of a projection, or of a truth; None: all of them.
     """
     live = live_schema(opened.cluster, opened.mail.name)
+    left: tuple[LeftTable, ...] = ()
     if isinstance(declared, Path):
-        declaration = declaration_for(declared_in(declared), opened.mail, live)
+        declaration, left = declaration_for(declared_in(declared), opened.mail, live)
     else:
         declaration = declared
     words = f"--projections {shlex.quote(file_of(declared))}"
     if name is not None:
+        _refuse_left(left, name)
         declaration = narrowed(declaration, name)
         words = f"{shlex.quote(name)} {words}"
-    return _bound(opened, declaration, live, _scope(words, f"repair {words}"))
+        left = ()
+    bound = _bound(opened, declaration, live, _scope(words, f"repair {words}"))
+    return replace(bound, left=left)
+
+
+def _refuse_left(left: Iterable[LeftTable], name: str) -> None:
+    for table in left:
+        if name_of(table.table) == name_of(name):
+            raise WrongUse(f"{table.table} is not looked at", mend=table.reason)
 
 
 def tables_named(opened: OpenCluster, truth: str, projection: str) -> BoundTables:

@@ -112,7 +112,9 @@ def _check_tables(request: CheckRequest, caller: Caller) -> CommandResult:
     with open_cluster(request.connection) as opened:
 
         def find() -> CommandResult:
-            return _find_in(request, caller, opened, _declared(request, opened))
+            tables = _declared(request, opened)
+            found = _find_in(request, caller, opened, tables)
+            return replace(found, left_tables=tables.left)
 
         if request.projection is None and is_james(request.projections):
             return check_james(request, caller, opened, find)
@@ -289,7 +291,8 @@ CHECK: Final = Command(
     is named with the statement that raises it (`generators` in the JSON, exit code 1).
 
     At its end a check of messages names the denormalised tables of the keyspace that it did not
-    look at, with the reason (`left_tables` in the JSON). They change no exit code.""",
+    look at, with the reason (`left_tables` in the JSON). --projections james names those that James
+    does not fill. They change no exit code.""",
     service="mailmend.admin.messages.check:find_drift",
     present="mailmend.admin.messages.check:check_document",
     options=(

@@ -176,6 +176,7 @@ def repair_in(request: RepairRequest, caller: Caller, opened: OpenCluster) -> Co
         options=_typed_again(request, caller),
         affected=whose,
         scope=tables.scope,
+        left_tables=tables.left,
     )
 
 
@@ -243,11 +244,10 @@ def repair_lags(request: RepairRequest, caller: Caller) -> CommandResult:
         summary = runner.repair_lags(journal, opened.mail, settings, tools, examples.take)
         whose = affected(examples, opened)
     summary.unseen = unseen(request.without, tables.bound)
-    typed = given(request, _OF_LAGS)
     return CommandResult(
         summary,
         examples.sorted(),
-        options=typed,
+        options=given(request, _OF_LAGS),
         affected=whose,
         scope=tables.scope,
     )

@@ -1,10 +1,10 @@
 """`mailmend projections`: files of projections are proposed, shown, and verified."""
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import click
 
@@ -15,11 +15,18 @@ from mailmend.admin.frame.options import CONNECTION, FILE, flag
 from mailmend.admin.frame.settings import ConnectionSettings
 from mailmend.admin.frame.values import fields_json
 from mailmend.cql.introspect import live_schema
-from mailmend.model.catalog.james_projections import JAMES, JAMES_TEXT, in_keyspace
+from mailmend.model.catalog.james_projections import (
+    FILLED_ON_DEMAND,
+    JAMES,
+    JAMES_TEXT,
+    in_keyspace,
+)
 from mailmend.model.catalog.james_tables import SCHEMA_VERSION
+from mailmend.model.catalog.left_tables import LeftTable, unfilled_tables
 from mailmend.model.catalog.mail_projections import MAIL, MAIL_TEXT
 from mailmend.model.errors import ExitCode, WrongUse
 from mailmend.model.keyspace import Schema
+from mailmend.model.names import name_of
 from mailmend.model.operations import Level, Scan
 from mailmend.model.ports import Tables
 from mailmend.model.projections.content import Content
@@ -86,19 +93,38 @@ def declared_in(file: Path) -> DeclarationFile:
     return read_file(text, str(file))
 
 
-def declaration_for(declared: DeclarationFile, tables: Tables, live: Schema) -> Declaration:
+class DeclarationHere(NamedTuple):
+    """What a keyspace has of a declaration, and the tables of it that James does not fill there."""
+
+    declaration: Declaration
+    left: tuple[LeftTable, ...] = ()
+
+
+def declaration_for(declared: DeclarationFile, tables: Tables, live: Schema) -> DeclarationHere:
     """The declaration of a file; of James's own tables, what the keyspace has of them.
 
     Raises:
         WrongUse: it has no such tables.
     """
     if declared.text != JAMES_TEXT:
-        return declared.declaration
+        return DeclarationHere(declared.declaration)
     version = 0
     if live.table(SCHEMA_VERSION.name) is not None:
         for row in tables.scan(Scan(SCHEMA_VERSION, ("value",), Level.QUORUM)):
             version = max(version, row["value"] or 0)
-    return in_keyspace(declared.declaration, live, version)
+    left = unfilled_tables(list(_empty(tables, live)))
+    empty = [name_of(table.table) for table in left]
+    return DeclarationHere(in_keyspace(declared.declaration, live, version, empty), left)
+
+
+def _empty(tables: Tables, live: Schema) -> Iterator[str]:
+    """The tables that James fills on demand, and that have no row."""
+    for name in FILLED_ON_DEMAND:
+        table = live.table(name)
+        if table is not None:
+            some = tables.scan(Scan(table, table.key_names, Level.QUORUM, limit=1))
+            if next(iter(some), None) is None:
+                yield name
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +177,7 @@ def verify(connection: ConnectionSettings, file: Path) -> FileVerification:
     with open_cluster(connection) as opened:
         opened.cluster.replication_of(keyspace)
         live = live_schema(opened.cluster, keyspace)
-        declaration = declaration_for(declared, opened.mail, live)
+        declaration, left = declaration_for(declared, opened.mail, live)
         sizes = opened.sizes()
     bound = bound_declaration(declaration, live)
     if bound.misfits:
@@ -162,7 +188,8 @@ def verify(connection: ConnectionSettings, file: Path) -> FileVerification:
         misfits.sort(key=lambda misfit: (misfit.place.line, misfit.place.column))
         return FileVerification(file, keyspace, tuple(misfits))
     reads = _reads(bound.families, sizes)
-    unseen = unseen_by(bound.families, live)
+    others = {name_of(table.table): table.reason for table in left}
+    unseen = unseen_by(bound.families, live, others)
     return FileVerification(file, keyspace, (), bound.families, reads, unseen)
 
 

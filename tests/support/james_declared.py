@@ -14,3 +14,10 @@ CONTENTS: Final = Table(
 KEYS: Final = Table("mailRepositoryKeys", columns("name text", "mailKey text"))
 MAPPINGS: Final = Table("rrt", columns("user text", "domain text, mapping text"))
 SOURCES: Final = Table("mappings_sources", columns("mapping_type text, mapping_value text", "source text"))
+OLDER_VIEW: Final = Table(
+    "email_query_view_received_at",
+    columns("mailboxId uuid", "receivedAt timestamp DESC, messageId uuid", "sentAt timestamp"),
+)
+"""The query view as James 3.8 and 3.9 have it."""
+
+POP3: Final = Table("pop3metadata", columns("mailboxId timeuuid", "messageId timeuuid", "size bigint"))

@@ -10,6 +10,7 @@ from mailmend.model.catalog.left_tables import (
     SEARCH_INDEX_ROUTE,
     LeftTable,
     left_tables,
+    unfilled_tables,
     unwritten_tables,
 )
 from mailmend.model.catalog.mail import FAMILIES, MESSAGES
@@ -54,6 +55,7 @@ def test_a_projection_that_only_a_whole_check_compares_is_named_with_that_check(
     ("left", "why"),
     [
         (LeftTable("t", "u", check="all"), "`mailmend check all` looks at it."),
+        (LeftTable("t", "u", "fix", "queues"), "`mailmend check queues` looks at it."),
         (LeftTable("t", "u", "fix"), "mailmend has no rule for it; James's task fix makes it true again."),
         (LeftTable("t", "u"), "mailmend has no rule for it, and James has no task for it."),
     ],
@@ -69,6 +71,15 @@ LISTED = re.findall(
 
 def test_the_page_of_checks_lists_each_of_them() -> None:
     assert [(left.table, left.truth, left.check, left.task) for left in LEFT_TABLES] == LISTED
+
+
+def test_a_table_that_james_does_not_fill_is_named_with_the_request_that_does() -> None:
+    (left,) = unfilled_tables({"email_query_view_received_at"})
+
+    assert (left.table, left.check) == ("email_query_view_received_at", "")
+    assert "It has no row" in left.why
+    assert "`POST /mailboxes?task=populateEmailQueryView`" in left.why
+    assert unfilled_tables(()) == ()
 
 
 def test_tables_of_a_mail_are_named_where_the_keyspace_has_them() -> None:

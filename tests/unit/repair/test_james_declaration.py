@@ -1,22 +1,28 @@
-"""The declaration of James's own tables: access lists and the keys of mail repositories."""
+"""The declaration of James's own tables: access lists, keys of mail repositories, mappings, messages of POP3."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
 import pytest
 
 from mailmend.model.catalog.james_projections import JAMES, JAMES_TEXT, in_keyspace
-from mailmend.model.catalog.james_tables import ACL, USER_MAILBOX_ACL
+from mailmend.model.catalog.james_tables import ACL, EMAIL_QUERY_VIEW, USER_MAILBOX_ACL
+from mailmend.model.catalog.mail import IMAP_UID
 from mailmend.model.errors import WrongUse
 from mailmend.model.keyspace import Schema
 from mailmend.model.projections.declaration_file import read_declaration
 from mailmend.model.projections.declarations import Declaration
 from mailmend.model.projections.family import Family
-from mailmend.model.projections.verdicts import Verdict
+from mailmend.model.projections.findings import RepairPolicy
+from mailmend.model.projections.verdicts import Verdict, Why
 from mailmend.model.table import Key, Row, Table, columns
 from mailmend.repair.declared import declared_families
-from tests.support.james_declared import CONTENTS, KEYS, MAPPINGS, SOURCES
+from tests.support.james_declared import CONTENTS, KEYS, MAPPINGS, OLDER_VIEW, POP3, SOURCES
+from tests.support.repairing import MAILBOX as INBOX
+from tests.support.repairing import message, truth_row
 from tests.unit.repair.test_declared_pairs import Shop
 
 MAILBOX = UUID("6e1aea00-e509-11f1-b512-b9fb9d6f173b")
@@ -30,7 +36,12 @@ def served(table: Table) -> Table:
 
 RIGHTS, OPENED = map(served, (ACL, USER_MAILBOX_ACL))
 MAILS, LISTED = map(served, (CONTENTS, KEYS))
-LIVE = Schema((), (RIGHTS, OPENED, MAILS, LISTED, MAPPINGS, SOURCES))
+STORED, POPPED = map(served, (IMAP_UID, POP3))
+VIEWED, VIEWED_BEFORE = map(served, (EMAIL_QUERY_VIEW, OLDER_VIEW))
+UPGRADED = VIEWED.with_columns((*VIEWED.columns, *columns("", regular="sentat timestamp")))
+"""A view of James 3.9 to which the column of threads was added."""
+
+LIVE = Schema((), (RIGHTS, OPENED, MAILS, LISTED, MAPPINGS, SOURCES, STORED, POPPED, VIEWED))
 
 
 def declared() -> Declaration:
@@ -187,3 +198,185 @@ class TestMappings:
         truth = mirror.restored(source_of("alias:", "ann@x.org", source))
 
         assert truth["user"] == user
+
+
+class TestPop3:
+    """A message has one row for each mailbox, with its size, however many uids it has there."""
+
+    def shop(self, sizes: Sequence[int | None]) -> Shop:
+        """A message with a uid for each size, and no row for POP3."""
+        shop = Shop(families()["pop3metadata"])
+        for uid, size in enumerate(sizes, start=1):
+            shop.put(STORED, truth_row(1, uid=uid, fullcontentoctets=size))
+        return shop
+
+    def row(self, size: int) -> Row:
+        return {"mailboxid": INBOX, "messageid": message(1), "size": size}
+
+    @pytest.mark.parametrize("sizes", [[100], [100, 100], [None, 100]], ids=["a uid", "two uids", "one without size"])
+    def test_a_row_that_is_lost_is_found_mended_and_put_back(self, sizes: list[int | None]) -> None:
+        # Given
+        shop = self.shop(sizes)
+        place = (INBOX, message(1))
+        assert verdicts(shop) == {place: Verdict.PROJECT}
+
+        # When
+        run = shop.repair()
+
+        # Then
+        assert verdicts(shop) == {}
+        ((row, _, _),) = shop.rows(POPPED, place)
+        assert row == self.row(100)
+        shop.undo(run)
+        assert shop.rows(POPPED, place) == [None]
+
+    @pytest.mark.parametrize("sizes", [[None], [None, None]], ids=["a uid", "two uids"])
+    @pytest.mark.parametrize("size", [None, 100], ids=["without a row", "with a row"])
+    def test_a_message_whose_size_is_not_known_is_left_as_it_is(self, sizes: list[None], size: int | None) -> None:
+        """James wrote no size before 3.7; its own task takes it from messageV3."""
+        shop = self.shop(sizes)
+        if size is not None:
+            shop.put(POPPED, self.row(size))
+
+        assert verdicts(shop) == {}
+
+    @pytest.mark.parametrize(
+        ("sizes", "verdict"),
+        [([100, 100], Verdict.AMEND), ([], Verdict.WITHDRAW), ([100, 200], Verdict.CLASH)],
+        ids=["another size", "no message", "two sizes"],
+    )
+    def test_a_row_that_differs_or_is_left_behind_is_found(self, sizes: list[int | None], verdict: Verdict) -> None:
+        shop = self.shop(sizes)
+        shop.put(POPPED, self.row(300))
+
+        assert verdicts(shop) == {(INBOX, message(1)): verdict}
+
+
+RECEIVED = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+LATER = datetime(2026, 1, 3, tzinfo=UTC)
+PLACE = (INBOX, RECEIVED, message(1))
+
+
+def view_family(view: Table) -> Family:
+    live = Schema((), (STORED, view))
+    (family,) = declared_families("apache_james", in_keyspace(declared(), live, version=15), live)
+    return family
+
+
+def in_view(thread: UUID | None, received: datetime = RECEIVED) -> Row:
+    return {"mailboxid": INBOX, "receivedat": received, "messageid": message(1), "thread_id": thread}
+
+
+class TestQueryView:
+    """JMAP's list of a mailbox: a row for each message that is not marked as deleted, latest first."""
+
+    def shop(self, *truths: Row) -> Shop:
+        shop = Shop(view_family(VIEWED))
+        for uid, cells in enumerate(truths, start=1):
+            shop.put(STORED, truth_row(1, uid=uid, internaldate=RECEIVED) | dict(cells))
+        return shop
+
+    @pytest.mark.parametrize("deleted", [False, None])
+    def test_a_message_that_is_lost_is_found_mended_and_put_back(self, deleted: bool | None) -> None:
+        # Given
+        shop = self.shop({"flagdeleted": deleted, "threadid": message(7)})
+        assert verdicts(shop) == {PLACE: Verdict.PROJECT}
+
+        # When
+        run = shop.repair()
+
+        # Then
+        ((row, _, _),) = shop.rows(VIEWED, PLACE)
+        assert row == in_view(message(7))
+        shop.undo(run)
+        assert shop.rows(VIEWED, PLACE) == [None]
+
+    @pytest.mark.parametrize("thread", [None, message(1)], ids=["null", "itself"])
+    @pytest.mark.parametrize("shown", [None, message(1)], ids=["null", "itself"])
+    def test_a_thread_that_is_null_is_the_message_itself(self, thread: UUID | None, shown: UUID | None) -> None:
+        shop = self.shop({"threadid": thread})
+        shop.put(VIEWED, in_view(shown))
+
+        assert verdicts(shop) == {}
+
+    @pytest.mark.parametrize(
+        ("truths", "row", "found"),
+        [
+            ([{"threadid": message(7)}], in_view(None), {PLACE: Verdict.AMEND}),
+            ([{"flagdeleted": True}], in_view(None), {PLACE: Verdict.WITHDRAW}),
+            ([{"flagdeleted": True}, {"flagdeleted": False}], in_view(None), {}),
+            ([{}, {}], in_view(None), {}),
+            ([{"internaldate": None}], in_view(None), {}),
+            ([{"internaldate": None, "flagdeleted": True}], in_view(None), {PLACE: Verdict.WITHDRAW}),
+            (
+                [{}],
+                in_view(None, LATER),
+                {PLACE: Verdict.PROJECT, (INBOX, LATER, message(1)): Verdict.WITHDRAW},
+            ),
+        ],
+        ids=["a thread", "deleted", "deleted once", "twice", "without a date", "deleted, no date", "another date"],
+    )
+    def test_a_row_is_compared_with_every_uid_of_its_message(
+        self, truths: list[Row], row: Row, found: dict[Key, Verdict]
+    ) -> None:
+        shop = self.shop(*truths)
+        shop.put(VIEWED, row)
+
+        assert verdicts(shop) == found
+
+    def test_a_row_with_an_id_that_no_message_has_is_withdrawn(self) -> None:
+        """The view takes any UUID, the truth takes time-based ones alone: it is not asked for others."""
+        shop = self.shop()
+        stray = UUID("6e1aea00-e509-41f1-b512-b9fb9d6f173b")
+        shop.put(VIEWED, {**in_view(None), "messageid": stray})
+
+        assert verdicts(shop) == {(INBOX, RECEIVED, stray): Verdict.WITHDRAW}
+        assert shop.family.truth.partition_named_by({"messageid": stray}) is None
+
+    def test_a_view_of_older_jameses_is_compared_and_no_row_of_it_is_inserted(self) -> None:
+        """Its rows have the date of a header, and a row in a table of dates without which James removes none."""
+        # Given
+        shop = Shop(view_family(VIEWED_BEFORE))
+        shop.put(STORED, truth_row(1, internaldate=RECEIVED))
+        left = {"mailboxid": INBOX, "receivedat": LATER, "messageid": message(1), "sentat": LATER}
+        shop.put(VIEWED_BEFORE, left)
+        found = shop.check()
+
+        # When
+        shop.repair()
+
+        # Then
+        gone = (INBOX, LATER, message(1))
+        assert {key: finding.verdict for key, finding in found.items()} == {
+            PLACE: Verdict.PROJECT,
+            gone: Verdict.WITHDRAW,
+        }
+        assert shop.rows(VIEWED_BEFORE, PLACE, gone) == [None, None]
+        reason = shop.family.mirror.why_left(found[PLACE], RepairPolicy(), 0)
+        assert reason.why is Why.ONLY_REPORTED
+
+    @pytest.mark.parametrize(
+        ("view", "reported"),
+        [(VIEWED, False), (UPGRADED, False), (VIEWED_BEFORE, True)],
+        ids=["August 2026", "upgraded", "3.9"],
+    )
+    def test_the_columns_of_the_view_tell_what_james_reads_there(self, view: Table, reported: bool) -> None:
+        mirror = view_family(view).mirror
+
+        assert bool(mirror.kept) is reported
+        assert "sentat" not in dict(mirror.sources)
+        assert ("thread_id" in dict(mirror.sources)) is not reported
+
+    def test_a_view_that_james_does_not_fill_is_left(self) -> None:
+        live = Schema((), (STORED, POPPED, VIEWED))
+
+        found = in_keyspace(declared(), live, 15, empty=[VIEWED.name])
+
+        assert found.projections == ("pop3metadata",)
+
+
+def test_the_declaration_is_read_again_from_its_own_text() -> None:
+    """A run keeps it as text."""
+    for view in (VIEWED, UPGRADED, VIEWED_BEFORE):
+        found = in_keyspace(declared(), Schema((), (*LIVE.tables[:-1], view)), version=15)
+        assert read_declaration(found.text) == found

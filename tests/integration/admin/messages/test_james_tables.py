@@ -7,30 +7,36 @@ from uuid import UUID
 
 import pytest
 
-from mailmend.model.catalog.james_tables import ACL, USER_MAILBOX_ACL
+from mailmend.model.catalog.james_tables import ACL, EMAIL_QUERY_VIEW, USER_MAILBOX_ACL
+from mailmend.model.catalog.mail import IMAP_UID
 from mailmend.model.keyspace import Schema
 from mailmend.model.operations import Change, Put, Remove
 from mailmend.model.table import Row
 from tests.support.declared_shops import DeclaredShop, declared_shop
-from tests.support.james_declared import CONTENTS, KEYS, MAPPINGS, SOURCES
+from tests.support.james_declared import CONTENTS, KEYS, MAPPINGS, POP3, SOURCES
+from tests.support.repairing import message, truth_row
 from tests.support.servers import CassandraServer
 
 pytestmark = [pytest.mark.cassandra]
 
 MAILBOX = UUID("6e1aea00-e509-11f1-b512-b9fb9d6f173b")
-FOLLOWING = (USER_MAILBOX_ACL, KEYS, SOURCES)
+FOLLOWING = (USER_MAILBOX_ACL, KEYS, SOURCES, POP3, EMAIL_QUERY_VIEW)
 REPOSITORY = "cassandra://var/mail/error/"
 FOUND = {
     "usermailboxacl": {"PROJECT": 1, "AMEND": 1, "WITHDRAW": 1},
     "mailrepositorykeys": {"PROJECT": 1},
     "mappings_sources": {"PROJECT": 1, "WITHDRAW": 1},
+    "pop3metadata": {"PROJECT": 1, "AMEND": 1, "WITHDRAW": 1},
+    "email_query_view_received_at": {"PROJECT": 1, "AMEND": 1, "WITHDRAW": 2},
 }
+UIDS = {1: (1, 2), 2: (3,), 3: (4,), 4: (5,)}
+"""The uids of each message; the first one is in its mailbox twice, the third has no size, the fourth is deleted."""
 
 
 @pytest.fixture
 def james(cassandra: CassandraServer, tmp_path: Path) -> Iterator[DeclaredShop]:
     """Rights and mails as James writes them: rights are changed cell by cell, and a group has no row of its own."""
-    with declared_shop(cassandra, tmp_path, Schema((), (ACL, CONTENTS, MAPPINGS, *FOLLOWING)), "") as shop:
+    with declared_shop(cassandra, tmp_path, Schema((), (ACL, CONTENTS, MAPPINGS, IMAP_UID, *FOLLOWING)), "") as shop:
         for key in ("ann@x.org", "bob@x.org", "$staff", "anyone"):
             given = {"rights": frozenset({"s", "l", "r"})}
             shop.tables.write(Change(ACL, (MAILBOX, key), add=given))
@@ -44,7 +50,30 @@ def james(cassandra: CassandraServer, tmp_path: Path) -> Iterator[DeclaredShop]:
             source = {"mapping_type": kind, "mapping_value": value, "source": "a@y.org"}
             shop.tables.write(Put(MAPPINGS, mapping))
             shop.tables.write(Put(SOURCES, source))
+        for number, uids in UIDS.items():
+            for uid in uids:
+                shop.tables.write(Put(IMAP_UID, truth_of(number, uid)))
+        for number in (1, 2, 4):
+            shop.tables.write(Put(POP3, popped(number)))
+        for number in (1, 2, 3):
+            shop.tables.write(Put(EMAIL_QUERY_VIEW, viewed(number)))
         yield shop
+
+
+def truth_of(number: int, uid: int) -> Row:
+    row = truth_row(number, uid=uid, mailboxid=MAILBOX, threadid=message(number), flagdeleted=number == 4)
+    if number == 3:
+        row["fullcontentoctets"] = None
+    return row
+
+
+def popped(number: int, size: int = 100) -> Row:
+    return {"mailboxid": MAILBOX, "messageid": message(number), "size": size}
+
+
+def viewed(number: int) -> Row:
+    received = truth_of(number, 1)["internaldate"]
+    return {"mailboxid": MAILBOX, "receivedat": received, "messageid": message(number), "thread_id": message(number)}
 
 
 def looked_at(james: DeclaredShop, engine: str = "local") -> dict[str, Any]:
@@ -59,7 +88,7 @@ def test_tables_of_a_sound_james_have_no_drift(james: DeclaredShop) -> None:
     found = looked_at(james)
 
     assert (found["findings"], found["exit"]) == ({}, 0)
-    truths = {"aclv2", "mailrepositorycontentv2", "rrt"}
+    truths = {"aclv2", "mailrepositorycontentv2", "rrt", "imapuidtable"}
     assert set(found["scanned"]) == truths | set(FOUND)
 
 
@@ -70,6 +99,25 @@ def damage(james: DeclaredShop) -> None:
     james.tables.write(Remove(KEYS, (REPOSITORY, "m1")))
     james.tables.write(Remove(SOURCES, ("domainAlias:", "x.org", "a@y.org")))
     james.tables.write(Put(SOURCES, {"mapping_type": "group:", "mapping_value": "ann@x.org", "source": "a@y.org"}))
+    james.tables.write(Remove(POP3, (MAILBOX, message(1))))
+    james.tables.write(Put(POP3, popped(2, size=7)))
+    james.tables.write(Put(POP3, popped(9)))
+    james.tables.write(Remove(EMAIL_QUERY_VIEW, EMAIL_QUERY_VIEW.key_of(viewed(1))))
+    james.tables.write(Put(EMAIL_QUERY_VIEW, {**viewed(2), "thread_id": message(9)}))
+    james.tables.write(Put(EMAIL_QUERY_VIEW, viewed(4)))
+    james.tables.write(Put(EMAIL_QUERY_VIEW, {**viewed(9), "messageid": UUID(int=9)}))
+
+
+def test_a_view_without_rows_is_left_and_said_so(james: DeclaredShop) -> None:
+    for number in (1, 2, 3):
+        james.tables.write(Remove(EMAIL_QUERY_VIEW, EMAIL_QUERY_VIEW.key_of(viewed(number))))
+
+    found = looked_at(james)
+    shown = james.mailmend("check", "--projections", "james").out
+
+    assert (found["findings"], found["exit"]) == ({}, 0)
+    assert [left["table"] for left in found["left_tables"]] == [EMAIL_QUERY_VIEW.spelling]
+    assert "James fills it only where its listener is turned on" in shown
 
 
 def test_tables_that_follow_are_mended_and_put_back(james: DeclaredShop) -> None:

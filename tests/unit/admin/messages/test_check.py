@@ -9,7 +9,7 @@ import pytest
 from mailmend.admin.frame.extras import missing_extra
 from mailmend.admin.messages import check
 from mailmend.cql.driver import session
-from mailmend.model.catalog.james_tables import THREAD
+from mailmend.model.catalog.james_tables import EMAIL_QUERY_VIEW, THREAD
 from mailmend.model.catalog.mail import MAILBOX, MAILBOX_PATH, MESSAGE_COUNTER, MODSEQ
 from mailmend.model.catalog.mail_queue import BROWSE_START, CONTENT_START, ENQUEUED_MAILS, JAMES_QUEUE_TABLES
 from mailmend.model.errors import AccessDenied, ExitCode, MailmendError, TimedOut
@@ -134,7 +134,7 @@ class TestCheck:
         assert THREAD.spelling not in names, "the keyspace lacks it"
         assert (shown.code, as_json.code) == (0, 0)
         assert f"{len(names)} denormalised tables were not looked at:" in shown.out
-        assert "James's task populateEmailQueryView makes it true again." in shown.out
+        assert "James's task recomputeFastViewProjectionItems makes it true again." in shown.out
         assert shown.out.rstrip().endswith("No drift.")
         assert "Denormalised tables that were not looked at" in (tmp_path / "drift.html").read_text()
 
@@ -144,6 +144,23 @@ class TestCheck:
 
         words = {left["check"] for left in ended.json["left_tables"]}
         assert words == {"", "--projections james", "attachmentV2 --projections james", "blobs"}
+
+    def test_a_query_view_that_james_does_not_fill_is_left_and_said_so(
+        self, mailmend: CommandLine, mail: MailKeyspace
+    ) -> None:
+        """Every message would be missing there, while no program reads the view."""
+        view = EMAIL_QUERY_VIEW.spelling
+        left = mailmend("check", "--projections", "james", *QUICK, "--json")
+        refused = mailmend("check", view, "--projections", "james", *QUICK)
+        for truth in mail.truths[1:]:
+            cells = {name: truth[name] for name in ("mailboxid", "messageid")}
+            mail.tables.write(Put(EMAIL_QUERY_VIEW, {**cells, "receivedat": truth["internaldate"]}))
+
+        filled = mailmend("check", "--projections", "james", *QUICK, "--json")
+
+        assert ([table["table"] for table in left.json["left_tables"]], left.code) == ([view], 0)
+        assert (refused.code, f"{view} is not looked at" in refused.err) == (2, True)
+        assert (filled.json["left_tables"], filled.json["findings"]) == ([], {view: {"PROJECT": 1}})
 
     @pytest.mark.parametrize("near", [False, True], ids=["a scan", "one mailbox"])
     def test_a_mailbox_that_lost_its_generators_is_named(
