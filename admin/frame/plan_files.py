@@ -40,7 +40,7 @@ from mailmend.model.ids import EnqueueId, QueueName
 from mailmend.model.instants import MICROS, instant_of
 from mailmend.model.operations import Level
 from mailmend.model.projections.findings import Finding, RepairPolicy, Suspect
-from mailmend.model.projections.verdicts import MENDABLE, Verdict, Why
+from mailmend.model.projections.verdicts import COUNTED_LATER, MENDABLE, Verdict
 from mailmend.model.texts import keyspace_option
 from mailmend.repair.ledger.before_images import BROKEN, image_digest, suspect_json
 from mailmend.repair.ledger.declared_runs import DECLARATION, MAILBOXES, TABLES
@@ -220,7 +220,7 @@ class PlanWriter:
 
     def add(self, finding: Finding) -> None:
         """A finding that would be mended, at once or once rows agree; others are not part of a plan."""
-        if finding.due or (finding.reason and finding.reason.why is Why.ROWS_DIFFER):
+        if finding.due or (finding.reason and finding.reason.why in COUNTED_LATER):
             self.add_seen(finding, finding.suspect)
 
     def add_seen(self, finding: Finding, suspect: Suspect) -> None:

@@ -7,7 +7,7 @@ from typing import Final
 from mailmend.model.catalog.mail import FAMILIES, MESSAGES, PATHS
 from mailmend.model.projections.family import Family, projections_of
 from mailmend.model.projections.projection import Mirror, Projection
-from mailmend.model.projections.verdicts import Verdict
+from mailmend.model.projections.verdicts import Reason, Verdict, Why
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,15 @@ class RunScope:
     def has_lags(self) -> bool:
         """Whether `repair lags` mends rows of it."""
         return MESSAGES.mirror.name in self.projections
+
+    def text_of(self, why: Why) -> str:
+        """A reason in words; groups are named by their key, where all counters have one key."""
+        keys: set[tuple[str, ...]] = set()
+        for family in self.families:
+            keys.update(counts.group_key for counts in family.counts)
+        if why is not Why.GROUP_DIFFERS or len(keys) != 1:
+            return why.value
+        return Reason(why, columns=keys.pop()).text
 
     def repair_of(self, projection: str) -> str:
         """What follows `mailmend` in the command that mends rows of one projection."""

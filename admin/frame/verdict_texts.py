@@ -1,5 +1,6 @@
 """What a verdict means to a person: in words, in a colour, as a runbook's page and as the next command to type."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -121,10 +122,20 @@ def steps_lines(
     left: Mapping[Verdict, int],
     keyspace: str,
     scope: RunScope = MAIL,
+    in_views: int = 0,
 ) -> Iterator[str]:
-    """What a run left, with its meaning and the next command, as lines to be read and copied on a terminal."""
+    """What a run left, with its page and the next command, as lines to be read and copied.
+
+    Of the HIDDEN, `in_views` are rows of views: only a check tells what became of them.
+    """
     mirror = next((family.mirror.name for family in scope.families), "")
-    for verdict, count in left.items():
+    if in_views:
+        page = f"mailmend runbook show {EACH_VERDICT}"
+        check = f"mailmend check {scope.checked} {keyspace_option(keyspace)}"
+        yield f"Left, HIDDEN {in_views:,} in views: {page}; next: {check}"
+    others = Counter(left)
+    others[Verdict.HIDDEN] -= in_views
+    for verdict, count in (+others).items():
         if page := runbook_of(mirror, verdict, scope):
             line = f"Left, {verdict.value} {count:,}: mailmend runbook show {page}"
             if command := next_command(mirror, verdict, keyspace, scope=scope):

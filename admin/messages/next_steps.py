@@ -183,24 +183,46 @@ def _after_repair(summary: RepairResult, again: str, done_by: str, scope: RunSco
 
 
 def _hidden(summary: RepairResult, again: str, scope: RunScope) -> list[str]:
-    """The command for fixes that a later delete hides; a second run would mend them too."""
-    number = summary.left.get(Verdict.HIDDEN, 0)
-    if not number:
-        return []
-    mended_by = again
-    if scope.has_lags:
-        mended_by = f"mailmend repair lags {keyspace_option(summary.keyspace)}"
-    return [
-        f"{number:,} HIDDEN were deleted within the margin, or by a clock that is ahead.",
-        f"Next: {mended_by} (it mends them after that time)",
-    ]
+    """The command for fixes that do not show.
+
+    A second run mends rows that a later delete hides. It does not mend rows of a view.
+    """
+    lines = []
+    in_views = summary.reasons.get(Verdict.HIDDEN, Counter[Why]())[Why.HIDDEN_IN_VIEW]
+    deleted = summary.left.get(Verdict.HIDDEN, 0) - in_views
+    if deleted > 0:
+        mended_by = again
+        if scope.has_lags:
+            mended_by = f"mailmend repair lags {keyspace_option(summary.keyspace)}"
+        lines += [
+            f"{deleted:,} HIDDEN were deleted within the margin, or by a clock that is ahead.",
+            f"Next: {mended_by} (it mends them after that time)",
+        ]
+    if in_views:
+        check = f"mailmend check {scope.checked} {keyspace_option(summary.keyspace)}"
+        lines += [
+            f"{in_views:,} HIDDEN are rows of views that do not show after a touch of their base.",
+            f"Next: {check} (the view of rows that it still finds has to be built anew)",
+        ]
+    return lines
 
 
 def _waiting(summary: RepairResult) -> list[str]:
-    number = sum(counts[Why.ROWS_DIFFER] for counts in summary.reasons.values())
-    if not number:
-        return []
-    return [f"The plan has {number:,} counters that wait until the rows of their mailboxes agree."]
+    waiting = Counter[Why]()
+    for counts in summary.reasons.values():
+        waiting.update(counts)
+    lines = []
+    for why, rows in _WAITS_FOR.items():
+        if waiting[why]:
+            lines.append(f"The plan has {waiting[why]:,} counters that wait until {rows} agree.")
+    return lines
+
+
+_WAITS_FOR: Final = {
+    Why.ROWS_DIFFER: "the rows of their mailboxes",
+    Why.GROUP_DIFFERS: "the rows of their groups",
+}
+"""The rows that a counter waits for, by the reason why it waits."""
 
 
 def found_in(summary: RepairResult) -> Counter[Verdict]:

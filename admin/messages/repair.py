@@ -27,12 +27,7 @@ from mailmend.admin.frame.options import (
 from mailmend.admin.frame.plan_files import PlanHead, PlanKind, plan_wanted
 from mailmend.admin.frame.scan_options import MARGIN, ScanOptions
 from mailmend.admin.frame.settings import ConnectionSettings, plain
-from mailmend.admin.messages.bound_tables import (
-    BoundTables,
-    file_of,
-    plan_keeps,
-    tables_asked_for,
-)
+from mailmend.admin.messages.bound_tables import BoundTables, file_of, plan_keeps, tables_asked_for
 from mailmend.admin.messages.mending import CommandResult, ended, given, staged, unseen
 from mailmend.admin.messages.named_rows import named_rows
 from mailmend.admin.messages.options import (
@@ -64,7 +59,13 @@ from mailmend.repair.mending.engine import RepairSettings
 from mailmend.repair.mending.limits import Pace
 from mailmend.repair.mending.runner import GoOn
 from mailmend.repair.scanners.keyed import TargetRows
-from mailmend.repair.scanners.lookup import Target, TargetMailboxes, TargetMessages, mailboxes_of, refuse_unknown
+from mailmend.repair.scanners.lookup import (
+    Target,
+    TargetMailboxes,
+    TargetMessages,
+    mailboxes_of,
+    refuse_mistyped,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,8 +134,8 @@ def repair_in(request: RepairRequest, caller: Caller, opened: OpenCluster) -> Co
     keyspace = opened.mail.name
     options = {**_recorded_options(request, target), **tables.kept}
     settings = _settings_of(request, keyspace, tables.whole(keyspace), target, options)
-    if isinstance(target, TargetMessages):
-        refuse_unknown(Pace(request.rows_per_second, opened.clock).over(opened.mail), settings.families[0], target)
+    reads = Pace(request.rows_per_second, opened.clock).over(opened.mail)
+    refuse_mistyped(reads, settings.families, target, opened.clock)
     engine: Engine | None = None
     source: Target | Engine
     if target:

@@ -43,7 +43,8 @@ REPAIR_TABLES: Final = Command(
 
     With --key a few reads look at single rows, at once: a row of truth with all rows that it
     demands, or a row that follows with the truth that it names. Counters are left out, and so are
-    rows that name the same truth under a key which it does not demand.
+    rows that name the same truth under a key which it does not demand. A key under which neither
+    table has a row is refused, with what was looked up.
 
     Rows of materialised views are written by the server alone. With --touch-base the row of the
     base is written once more as it is, with the time to live that it has left, and the server

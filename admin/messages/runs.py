@@ -32,7 +32,7 @@ from mailmend.model.errors import MailmendError
 from mailmend.model.ids import RunId
 from mailmend.model.instants import MICROS
 from mailmend.model.projections.findings import Finding, RepairPolicy
-from mailmend.model.projections.verdicts import Verdict
+from mailmend.model.projections.verdicts import Verdict, Why
 from mailmend.model.texts import keyspace_option
 from mailmend.repair.clock import Timing
 from mailmend.repair.decisions.left_sample import LEFT_SAMPLE
@@ -244,7 +244,8 @@ def run_document(result: RunResult) -> Document:
     scope = result.scope
     report += findings_parts(result.examples, result.affected, keyspace, scope, whole=True)
     report += back
-    body += steps_lines(_by_verdict(by_name(run, "left")), run.keyspace, result.scope)
+    in_views = by_name(run, "reasons")[Why.HIDDEN_IN_VIEW.value]
+    body += steps_lines(_by_verdict(by_name(run, "left")), run.keyspace, result.scope, in_views)
     body += whose
     body += findings_parts(few, result.affected, keyspace, scope, whole=False)
     body += back

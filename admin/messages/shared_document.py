@@ -257,7 +257,7 @@ def _sums(result: CommandResult, findings: Grid) -> Iterator[Part]:
         yield queues_grid(result.queues, removed=summary.run is not None)
     if summary.run and (summary.fixed or summary.left):
         yield _mended(summary)
-    if stays := _left_and_why(summary):
+    if stays := _left_and_why(summary, result.scope):
         yield Grid("Left, and why", ("verdict", "rows", "why"), stays)
 
 
@@ -304,12 +304,13 @@ def _number_text(number: int | None) -> str:
     return f"{number:,}"
 
 
-def _left_and_why(summary: RepairResult) -> list[tuple[Styled, str, str]]:
+def _left_and_why(summary: RepairResult, scope: RunScope) -> list[tuple[Styled, str, str]]:
     rows = []
     for verdict in Verdict:
         for why, number in summary.reasons.get(verdict, Counter[Why]()).items():
             if why is not Why.DUE:
-                rows.append((Styled(verdict.value, STYLES[verdict]), f"{number:,}", why.value))
+                styled = Styled(verdict.value, STYLES[verdict])
+                rows.append((styled, f"{number:,}", scope.text_of(why)))
     return rows
 
 

@@ -2,12 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
+from mailmend.model.projections.findings import Finding, RepairPolicy
 from mailmend.model.projections.look import Look
 from mailmend.model.projections.projection import Projection
-from mailmend.model.projections.verdicts import GROUP_VERDICTS, GroupSymptoms, Verdict
+from mailmend.model.projections.verdicts import GROUP_VERDICTS, GroupSymptoms, Reason, Verdict, Why
 from mailmend.model.table import Row
+
+_OF_A_MAILBOX: Final = ("mailboxid",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +23,17 @@ class Group(Projection):
     """
 
     verdicts: ClassVar = GROUP_VERDICTS
+
+    @property
+    def group_key(self) -> tuple[str, ...]:
+        """The columns that the rows of a group have in common, as they are spelled."""
+        return tuple(column.spelling for column in self.table.key)
+
+    def why_left(self, finding: Finding, policy: RepairPolicy, now: int) -> Reason:
+        reason = Projection.why_left(self, finding, policy, now)
+        if reason.why is not Why.ROWS_DIFFER or self.table.key_names == _OF_A_MAILBOX:
+            return reason
+        return Reason(Why.GROUP_DIFFERS, columns=self.group_key)
 
     def verdict(self, look: Look) -> Verdict:
         return self.verdicts[GroupSymptoms(look.projected is not None, self.covered(look))]

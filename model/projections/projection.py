@@ -73,6 +73,9 @@ class Projection:
     by_row: ClassVar[bool] = True
     """Whether suspects are looked at and mended one by one; counters are not (`repair.mending.counters`)."""
 
+    hidden_by: ClassVar[Why] = Why.HIDDEN
+    """Why a fix that was written does not show."""
+
     needs_content: ClassVar[bool] = True
     """Whether a second look checks that the content of the truth exists."""
 

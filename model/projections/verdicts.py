@@ -242,6 +242,7 @@ class Why(Enum):
     OTHER_THAN_PLANNED = "not as the plan saw it"
     AHEAD = "written by a clock that is ahead: needs --beat-ahead, or time"
     HIDDEN = "written, and a later tombstone hides it"
+    HIDDEN_IN_VIEW = "its row of the base was touched, and the view does not show it"
     DUE = "a repair would mend it"
     RAW = "not looked at again"
     TWO_TRUTHS = "two rows of truth claim it: a person decides which one stays"
@@ -256,11 +257,18 @@ class Why(Enum):
     KEYS_ALONE = "a row of keys alone: no condition tells whether it is unchanged"
     NEEDS_SCAN = "a row of truth that nothing leads to may stand there: needs --scan"
     ROWS_DIFFER = "rows of its mailbox differ: counters are mended once they agree"
+    GROUP_DIFFERS = "rows of its group differ: counters are mended once they agree"
     NEEDS_TOUCH_BASE = "a row of a view: needs --touch-base"
     CANNOT_BE_TOUCHED = "a row of a view that no touch of its base mends: build the view anew"
     NEEDS_NEW_VIEW = "a row that only the server can remove from its view: build the view anew"
     NO_WHOLE_ROW = "lacks what a row of truth needs"
     NOT_SETTLED = "a second look cannot tell"
+
+
+COUNTED_LATER: Final = frozenset({Why.ROWS_DIFFER, Why.GROUP_DIFFERS})
+"""Why a counter waits: a repair mends the rows that it counts first."""
+
+_OF_ITS_GROUP: Final = "of its group"
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,17 +279,21 @@ class Reason:
         micros: by how much it is too young or ahead; None where nothing is measured.
         again_at: when it can be mended, where only time is missing; in microseconds.
         said: what its declaration says, for a person.
+        columns: the key of the group whose rows differ, as it is spelled; () for other reasons.
     """
 
     why: Why
     micros: int | None = None
     again_at: int | None = None
     said: str = ""
+    columns: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
         if self.said:
             return f"{self.why.value}: {self.said}"
+        if self.columns:
+            return self.why.value.replace(_OF_ITS_GROUP, f"with the same {', '.join(self.columns)}")
         if self.micros is None:
             return self.why.value
         return f"{self.why.value} by {_seconds(self.micros)}"

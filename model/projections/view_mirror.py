@@ -7,7 +7,7 @@ be mended that way (docs/adr/0070).
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from mailmend.model.operations import Change, Put, Seen, Write
 from mailmend.model.projections.findings import Finding, RepairPolicy
@@ -29,6 +29,8 @@ class ViewMirror(Mirror):
     """
 
     fed_by: tuple[str, ...] = field(init=False, repr=False, compare=False)
+
+    hidden_by: ClassVar[Why] = Why.HIDDEN_IN_VIEW
 
     def __post_init__(self) -> None:
         Mirror.__post_init__(self)

@@ -86,7 +86,7 @@ def reason_of(finding: Finding, policy: RepairPolicy, now: int, projection: Proj
         newest = finding.newest or now
         return Reason(Why.AHEAD, max(newest - now, 0), newest + _margin(policy))
     if ended is Verdict.HIDDEN:
-        return Reason(Why.HIDDEN)
+        return Reason(projection.hidden_by)
     if finding.due:
         return Reason(Why.DUE)
     return projection.why_left(finding, policy, now)

@@ -9,7 +9,8 @@ from mailmend.model.projections.family import Family
 from mailmend.model.projections.findings import Suspect
 from mailmend.model.projections.projection import Projection
 from mailmend.model.projections.verdicts import Verdict
-from mailmend.model.table import Key, Row
+from mailmend.model.table import Key, Row, Table
+from mailmend.model.texts import printable
 from mailmend.repair.store.plans import suspects_of
 
 ScanRows = Callable[[Scan], Iterator[Row]]
@@ -31,6 +32,14 @@ class NamedRows(NamedTuple):
 
     table: str
     key: Key
+
+
+def key_named(table: Table, key: Key) -> str:
+    """A key in the form of `--key`: `users_by_email:email=ann@example.org`."""
+    cells = []
+    for column, value in zip(table.key, key, strict=False):
+        cells.append(f"{column.spelling}={printable(str(value))}")
+    return f"{table.spelling}:{','.join(cells)}"
 
 
 @dataclass(frozen=True, slots=True)

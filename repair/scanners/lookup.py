@@ -10,8 +10,8 @@ that the mailbox gave and that no mirror row has). Pages are processed in bounde
 are then handled as always: wait, look again, mend.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Any
 from uuid import UUID
@@ -24,6 +24,7 @@ from mailmend.model.ports import Clock, Progress, Tables
 from mailmend.model.projections.family import Family, Filter, Union
 from mailmend.model.projections.findings import RepairPolicy, Suspect, counts_of
 from mailmend.model.projections.look import Look
+from mailmend.model.projections.projection import Projection
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.model.table import Key, Row, Table
 from mailmend.model.texts import printable
@@ -34,7 +35,7 @@ from mailmend.repair.mending.engine import LocalSuspects, RepairSettings
 from mailmend.repair.mending.fixer import BATCH_SUSPECTS
 from mailmend.repair.mending.generators import BehindGenerator, Generators, GeneratorWatch
 from mailmend.repair.mending.second_look import SecondLook
-from mailmend.repair.scanners.keyed import TargetRows, suspects_named
+from mailmend.repair.scanners.keyed import NamedRows, TargetRows, key_named, suspects_named
 from mailmend.repair.store.mailboxes import did_you_mean, user_name
 
 ROWS_AT_ONCE = 1000
@@ -134,6 +135,23 @@ def similar_user(mail: Tables, user: str, namespace: str = PRIVATE) -> str:
     return did_you_mean(user, users)
 
 
+def refuse_mistyped(
+    mail: Tables,
+    families: Sequence[Family],
+    target: Target | None,
+    clock: Clock,
+) -> None:
+    """Refuse messages and rows that are nowhere: an id or a key is mistyped.
+
+    Raises:
+        WrongUse: there are such messages or rows; the error names them.
+    """
+    if isinstance(target, TargetMessages):
+        refuse_unknown(mail, families[0], target)
+    elif isinstance(target, TargetRows):
+        refuse_unknown_rows(mail, families, target, clock)
+
+
 def refuse_unknown(mail: Tables, family: Family, target: TargetMessages) -> None:
     """Refuse messages that are in neither truth nor content, nor in any mirror row that is read.
 
@@ -164,6 +182,74 @@ def refuse_unknown(mail: Tables, family: Family, target: TargetMessages) -> None
     if not target.scan:
         mend += " A row of messageIdTable alone is found with --mailbox, --user or --scan."
     raise WrongUse(f"no row of {names} names message {', '.join(map(str, unknown))}: nothing was done", mend=mend)
+
+
+def refuse_unknown_rows(
+    mail: Tables,
+    families: Iterable[Family],
+    target: TargetRows,
+    clock: Clock,
+) -> None:
+    """Refuse keys under which neither a truth nor a table that follows has a row.
+
+    Raises:
+        WrongUse: there are such keys; the error names them, and what was looked up.
+    """
+    unknown = []
+    looked_up: dict[str, None] = {}
+    for rows in target.rows:
+        finder = _RowFinder(mail, clock, rows)
+        if not any(finder.finds(family) for family in families):
+            unknown.append(finder.text)
+            looked_up |= dict.fromkeys(finder.looked_up)
+    if unknown:
+        raise WrongUse(
+            f"neither a truth nor a projection has a row of --key {' or '.join(unknown)}",
+            mend=f"Looked up: {'; '.join(looked_up)}. See that no value is mistyped. "
+            "A row that a projection lacks is found by the key of its truth, or without --key.",
+        )
+
+
+@dataclass(slots=True)
+class _RowFinder:
+    """Looks for any row under one key.
+
+    Attributes:
+        looked_up: the keys that were read, in the form of `--key`.
+    """
+
+    mail: Tables
+    clock: Clock
+    rows: NamedRows
+    text: str = ""
+    looked_up: list[str] = field(default_factory=list)
+
+    def finds(self, family: Family) -> bool:
+        """Whether a row of the family is under the key, or a truth that a whole key names."""
+        for table in family.tables:
+            if table.name != self.rows.table:
+                continue
+            self.text = key_named(table, self.rows.key)
+            self.looked_up.append(self.text)
+            columns = table.key_names
+            if any(self.mail.scan(Scan(table, columns, under=self.rows.key, limit=1))):
+                return True
+        return any(self._finds_truth(family, projection) for projection in family.projections)
+
+    def _finds_truth(self, family: Family, projection: Projection) -> bool:
+        """Whether the truth has a row that a whole key names, of a row that is not there."""
+        table = projection.table
+        if table.name != self.rows.table or len(self.rows.key) < len(table.key):
+            return False
+        looks = SecondLook(self.mail, (family,), RepairPolicy(), self.clock)
+        suspect = Suspect(projection.name, self.rows.key, Verdict.WITHDRAW)
+        if not looks.visits(suspect):
+            return False
+        (look,) = looks.at([suspect])
+        if isinstance(look, MailmendError):
+            raise look
+        self.looked_up += [key_named(family.truth, lead) for lead in look.leads]
+        return bool(look.truths)
 
 
 @dataclass(frozen=True, slots=True)

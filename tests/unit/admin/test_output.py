@@ -4,6 +4,7 @@ import io
 import json
 import re
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -11,9 +12,10 @@ from rich.console import Console
 from mailmend.admin.frame.document import Document, Grid, Heading, Line, Markdown, Part, Styled, Verbatim, Wrapped
 from mailmend.admin.frame.examples import EXAMPLES_MAX, Examples
 from mailmend.admin.frame.presenter import exit_meaning, show, write_json
+from mailmend.admin.frame.run_scopes import RunScope
 from mailmend.admin.frame.tables import grid_of
 from mailmend.admin.frame.values import counts_json
-from mailmend.admin.frame.verdict_texts import MEANINGS, STYLES
+from mailmend.admin.frame.verdict_texts import MEANINGS, STYLES, steps_lines
 from mailmend.admin.messages.mending import CommandResult
 from mailmend.admin.messages.next_steps import next_lines
 from mailmend.admin.messages.shared_document import closing_lines, document_of, summary_json
@@ -22,6 +24,7 @@ from mailmend.model.projections.verdicts import Verdict, Why
 from mailmend.repair.ledger.runs import RunKind
 from mailmend.repair.mending.engine import RepairResult
 from tests.support.checkout import CHECKOUT
+from tests.support.small_family import SMALL
 from tests.unit.admin.outcomes import MAILBOX, RUN, check_summary, outcome, repair_summary
 
 
@@ -215,6 +218,66 @@ def test_rows_that_were_deleted_within_the_margin_are_named_as_hidden_with_their
     assert next_lines(summary)[:2] == [
         "2 HIDDEN were deleted within the margin, or by a clock that is ahead.",
         "Next: mailmend repair lags --keyspace apache_james (it mends them after that time)",
+    ]
+
+
+SHOP = RunScope((SMALL,), is_mail=False, checked="--projections shop.toml", repair="repair --projections shop.toml")
+
+
+def test_rows_of_views_that_do_not_show_lead_to_a_check_and_not_to_a_second_repair() -> None:
+    summary = repair_summary()
+    summary.moved = 0
+    summary.left = Counter({Verdict.HIDDEN: 3})
+    summary.reasons = {Verdict.HIDDEN: Counter({Why.HIDDEN: 1, Why.HIDDEN_IN_VIEW: 2})}
+    check = "mailmend check --projections shop.toml --keyspace apache_james"
+
+    assert next_lines(summary, scope=SHOP)[:4] == [
+        "1 HIDDEN were deleted within the margin, or by a clock that is ahead.",
+        "Next: mailmend repair --projections shop.toml --keyspace apache_james (it mends them after that time)",
+        "2 HIDDEN are rows of views that do not show after a touch of their base.",
+        f"Next: {check} (the view of rows that it still finds has to be built anew)",
+    ]
+
+
+def test_rows_of_views_alone_are_not_called_deleted() -> None:
+    summary = repair_summary()
+    summary.moved = 0
+    summary.left = Counter({Verdict.HIDDEN: 2})
+    summary.reasons = {Verdict.HIDDEN: Counter({Why.HIDDEN_IN_VIEW: 2})}
+
+    assert "deleted" not in " ".join(next_lines(summary, scope=SHOP))
+
+
+def test_a_run_that_left_rows_of_views_leads_to_a_check() -> None:
+    left = {Verdict.HIDDEN: 3}
+
+    in_views, deleted = steps_lines(left, "shop", SHOP, in_views=2)
+    assert in_views.startswith("Left, HIDDEN 2 in views: mailmend runbook show check-found-inconsistencies; ")
+    assert in_views.endswith("; next: mailmend check --projections shop.toml --keyspace shop")
+    assert deleted.startswith("Left, HIDDEN 1: mailmend runbook show clocks-differ; ")
+    assert deleted.endswith("; next: mailmend repair --projections shop.toml --keyspace shop --dry-run")
+    assert len(list(steps_lines(left, "shop", SHOP, in_views=3))) == 1
+
+
+@pytest.mark.parametrize(
+    ("scope", "said"),
+    [
+        (SHOP, "rows with the same box differ: counters are mended once they agree"),
+        (RunScope(()), "rows of its group differ: counters are mended once they agree"),
+    ],
+)
+def test_groups_are_named_by_their_key(scope: RunScope, said: str) -> None:
+    assert scope.text_of(Why.GROUP_DIFFERS) == said
+    assert scope.text_of(Why.ROWS_DIFFER) == Why.ROWS_DIFFER.value
+
+
+def test_a_plan_names_the_counters_that_wait() -> None:
+    summary = repair_summary()
+    summary.reasons = {Verdict.AMEND: Counter({Why.ROWS_DIFFER: 1, Why.GROUP_DIFFERS: 2})}
+
+    assert next_lines(summary, plan=Path("plan.jsonl"))[:2] == [
+        "The plan has 1 counters that wait until the rows of their mailboxes agree.",
+        "The plan has 2 counters that wait until the rows of their groups agree.",
     ]
 
 

@@ -5,6 +5,7 @@ from uuid import UUID
 
 import pytest
 
+from mailmend.model.errors import WrongUse
 from mailmend.model.keyspace import Schema
 from mailmend.model.operations import Put, Scan
 from mailmend.model.projections.declaration_file import read_declaration
@@ -16,7 +17,7 @@ from mailmend.repair.declared import declared_families
 from mailmend.repair.mending.engine import RepairSettings
 from mailmend.repair.mending.runner import RepairTools, repair
 from mailmend.repair.scanners.keyed import NamedRows, TargetRows
-from mailmend.repair.scanners.lookup import Targeted
+from mailmend.repair.scanners.lookup import Targeted, refuse_unknown_rows
 from tests.support.declared_users import (
     BY_EMAIL,
     BY_TAG,
@@ -33,6 +34,7 @@ from tests.support.repairing import LONG_AGO, World
 FAMILIES = declared_families("shop", read_declaration(DECLARED), Schema((), (USERS, *PROJECTIONS)))
 ANN = UUID(int=1)
 BOB = UUID(int=2)
+NOBODY = UUID(int=9)
 
 
 def user(number: int, **cells: Any) -> Row:
@@ -66,6 +68,9 @@ class Shop:
         tools = RepairTools(detector, world.clock, world.memory, SilentProgress(), ledger=world.ledger)
         repair(settings, tools, note)
         return found
+
+    def refuse_unknown(self, *named: NamedRows) -> None:
+        refuse_unknown_rows(self.world.mail, FAMILIES, TargetRows(named), self.world.clock)
 
     def rows(self, table: Table) -> list[Row]:
         return list(self.world.memory.scan(Scan(table, table.names)))
@@ -107,6 +112,43 @@ def test_a_place_without_a_row_leads_to_the_truth_that_its_key_names() -> None:
     assert Shop().mended(NamedRows("by_team", ("red", ANN))) == {("by_team", ("red", ANN)): Verdict.PROJECT}
     assert Shop().mended(NamedRows("by_email", ("u1@x",))) == {}, "no user"
     assert Shop().mended(NamedRows("leads", ("red", ANN))) == {("leads", ("red", ANN)): Verdict.PROJECT}
+
+
+@pytest.mark.parametrize(
+    ("named", "looked_up"),
+    [
+        (NamedRows("users", (NOBODY,)), f"users:id={NOBODY}"),
+        (NamedRows("by_email", ("new@x",)), "by_email:email=new@x"),
+        (NamedRows("leads", ("blue",)), "leads:team=blue"),
+        (NamedRows("leads", ("red", NOBODY)), f"leads:team=red,id={NOBODY}; users:id={NOBODY}"),
+        (NamedRows("counts", ("blue",)), "counts:team=blue"),
+    ],
+)
+def test_a_key_without_a_row_on_either_side_is_refused(named: NamedRows, looked_up: str) -> None:
+    with pytest.raises(WrongUse) as refused:
+        Shop().refuse_unknown(named)
+
+    key = looked_up.partition(";")[0]
+    assert refused.value.what == f"neither a truth nor a projection has a row of --key {key}"
+    assert f"Looked up: {looked_up}. " in refused.value.mend
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        NamedRows("users", (BOB,)),
+        NamedRows("by_email", ("old@x",)),
+        NamedRows("leads", ("red",)),
+        NamedRows("leads", ("red", ANN)),
+    ],
+)
+def test_a_key_with_a_row_on_one_side_is_taken(named: NamedRows) -> None:
+    Shop().refuse_unknown(named)
+
+
+def test_each_key_without_a_row_is_named() -> None:
+    with pytest.raises(WrongUse, match=rf"a row of --key users:id={NOBODY} or leads:team=blue\n"):
+        Shop().refuse_unknown(NamedRows("users", (NOBODY,)), NamedRows("users", (ANN,)), NamedRows("leads", ("blue",)))
 
 
 def test_what_was_not_looked_at_is_said() -> None:

@@ -14,6 +14,7 @@ from mailmend.model.projections.projection import Projection
 from mailmend.model.projections.verdicts import DAY_MICROS, Reason, Verdict, Why
 from mailmend.repair.decisions.recheck import reason_of
 from tests.support.clock import uuid_at
+from tests.support.small_family import SMALL
 
 NOW = 1_760_000_000 * MICROS
 T = NOW - 90 * MICROS
@@ -93,6 +94,8 @@ def finding(verdict: Verdict, result: Verdict | None = None, *, at: int = 1, mes
         (finding(Verdict.AMEND), {"only": frozenset({Verdict.PROJECT})}, UNSEEN, Reason(Why.NEEDS_ONLY)),
         (finding(Verdict.WITHDRAW), {"dangling": "report"}, MIRROR, Reason(Why.NEEDS_DANGLING)),
         (finding(Verdict.AMEND), {}, COUNTS, Reason(Why.ROWS_DIFFER)),
+        (finding(Verdict.AMEND), {}, SMALL.counts[0], Reason(Why.GROUP_DIFFERS, columns=("box",))),
+        (finding(Verdict.AMEND), {"all_truths": False}, SMALL.counts[0], Reason(Why.NEEDS_SCAN)),
         (
             replace(finding(Verdict.WITHDRAW), last_trace=True),
             {"dangling": "restore"},
@@ -118,6 +121,10 @@ def test_what_stays_says_why(
         (Reason(Why.TOO_YOUNG, 119 * MICROS), "too young by 119 s"),
         (Reason(Why.TOO_YOUNG, 120 * MICROS), "too young by 2 min"),
         (Reason(Why.CHANGED), "changed while it was looked at"),
+        (
+            Reason(Why.GROUP_DIFFERS, columns=("team", "day")),
+            "rows with the same team, day differ: counters are mended once they agree",
+        ),
     ],
 )
 def test_a_reason_says_by_how_much(reason: Reason, text: str) -> None:

@@ -220,6 +220,7 @@ class TestMending:
         _, found = shop.mended()
 
         assert found[key_of(1)].result is Verdict.HIDDEN
+        assert found[key_of(1)].reason == Reason(Why.HIDDEN_IN_VIEW)
 
     def test_an_expiring_row_keeps_what_it_has_left(self) -> None:
         shop = ViewedShop()

@@ -51,6 +51,10 @@ class Shop:
     def repair(self, *words: str) -> Ended:
         return self.shell("repair", "--projections", str(self.file), *ON, *AT_ONCE, *words)
 
+    def look(self, *words: str) -> Ended:
+        """A repair of single rows, which takes no engine."""
+        return self.shell("repair", "--projections", str(self.file), *ON, "--no-writers", "--delay", "0s", *words)
+
     def undo(self, run: str) -> Ended:
         return self.shell("undo", run, *ON, "--json")
 
@@ -119,6 +123,58 @@ def test_more_fixes_than_are_allowed_stop_a_repair(shop: Shop) -> None:
     before = shop.rows()
     ended = shop.repair("--max-fixes", "2")
     assert (ended.code, shop.rows()) == (1, before)
+
+
+NOBODY = f"users:user_id={UUID(int=99)}"
+
+
+@pytest.mark.parametrize("key", ["users_by_email:email=u99@shop", NOBODY])
+def test_a_key_of_no_row_is_refused_with_what_was_looked_up(shop: Shop, key: str) -> None:
+    ended = shop.look("--key", key, "--dry-run")
+
+    assert ended.code == 2
+    assert f"neither a truth nor a projection has a row of --key {key}" in ended.err
+    assert f"Looked up: {key}." in ended.err
+
+
+def test_one_mistyped_key_of_several_stops_the_repair(shop: Shop) -> None:
+    before = shop.rows()
+
+    ended = shop.look("--key", "users_by_email:email=u9@shop", "--key", NOBODY)
+
+    assert (ended.code, shop.rows()) == (2, before)
+    assert "u9@shop" not in ended.err
+
+
+@pytest.mark.parametrize(
+    ("key", "found"),
+    [
+        ("users_by_email:email=u9@shop", {"WITHDRAW": 1}),
+        (f"users:user_id={UUID(int=1)}", {"PROJECT": 1}),
+        ("users_by_email:email=u6@shop", {}),
+    ],
+)
+def test_a_key_of_a_row_on_one_side_is_looked_at(shop: Shop, key: str, found: Mapping[str, int]) -> None:
+    ended = shop.look("--key", key, "--json")
+
+    assert (ended.code, ended.json["fixed"]) == (0, found)
+
+
+COUNTS = Table("users_by_name", columns("name text", regular="total counter"))
+NAMED = Table("users_named", columns("name text", "user_id uuid", regular="email text"))
+COUNTED = "[truth.users.mirror.users_named]\n\n[truth.users.count.users_by_name]\ncounters = { total = {} }\n"
+
+
+def test_a_counter_that_waits_names_the_key_of_its_group(shop: Shop) -> None:
+    shop.altered(USERS, NAMED, COUNTS)
+    shop.file.write_text(COUNTED)
+
+    ended = shop.repair("--dry-run")
+    json = shop.repair("--dry-run", "--json").json
+
+    assert "rows with the same name differ: counters are mended once they agree" in " ".join(ended.out.split())
+    assert "mailbox" not in ended.out
+    assert "rows of its group differ: counters are mended once they agree" in json["reasons"]["PROJECT"]
 
 
 def test_an_undo_goes_by_the_declaration_of_the_run(shop: Shop) -> None:
