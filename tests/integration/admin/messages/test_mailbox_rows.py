@@ -1,10 +1,13 @@
 """`repair mailboxes` on a real Cassandra: a frozen user type is written whole, and taken back."""
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+import mailmend as library
 from mailmend.model.catalog.mail import MAILBOX
+from mailmend.model.projections.verdicts import Verdict
 from tests.support.commands import QUICK, CommandLine
 from tests.support.mail_states import MailKeyspace, emptied, register, shell_on
 from tests.support.repairing import message
@@ -51,4 +54,30 @@ def test_rows_of_mailboxes_are_mended_and_put_back(mailmend: CommandLine, mail: 
     undone = mailmend("undo", ended.json["run"], "--json")
 
     assert undone.json["fixed"] == {"PROJECT": 1, "AMEND": 1}, undone.err
+    assert [mail.get(MAILBOX, (mailbox,)) for mailbox in (LOST, RENAMED, TWICE)] == before
+
+
+def test_a_program_mends_them_and_puts_them_back(
+    cassandra: CassandraServer, mail: MailKeyspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    before = [mail.get(MAILBOX, (mailbox,)) for mailbox in (LOST, RENAMED, TWICE)]
+    settings: library.OpenSettings = {
+        "host": cassandra.host,
+        "port": cassandra.port,
+        "keyspace": mail.name,
+        "ledger_keyspace": f"{mail.name}_ledger",
+    }
+
+    with library.open(**settings) as opened:
+        repaired = opened.repair_mailboxes(engine="local", delay=timedelta(), no_writers=True)
+        mended = mail.get(MAILBOX, (LOST,))
+        assert repaired.summary.run is not None
+        undone = opened.undo(repaired.summary.run)
+
+    assert repaired.summary.fixed == {Verdict.PROJECT: 1, Verdict.AMEND: 1}
+    assert mended is not None
+    assert repaired.gone_mailboxes is not None
+    assert [gone.mailbox for gone in repaired.gone_mailboxes] == [mail.mailbox]
+    assert undone.summary.fixed == {Verdict.PROJECT: 1, Verdict.AMEND: 1}
     assert [mail.get(MAILBOX, (mailbox,)) for mailbox in (LOST, RENAMED, TWICE)] == before
