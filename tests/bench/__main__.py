@@ -22,6 +22,7 @@ from mailmend.spark_repair.session import session_for_a_command
 from tests.bench import (
     blob_collecting,
     checking,
+    declaring,
     delivering,
     mending,
     picking,
@@ -61,6 +62,7 @@ PARTS = (
     "cleanup",
     "blobs",
     "check",
+    "declared",
     "pressure",
     "scanning",
     "pickup",
@@ -112,6 +114,7 @@ def _on_a_node(arguments: argparse.Namespace, results: dict[str, Any]) -> None:
             "cleanup": lambda: {"cleanup": _cleanup(contact, mails)},
             "blobs": lambda: {"blobs": _blobs(contact, arguments.blobs)},
             "check": lambda: {"check": _check(contact, messages or checking.MESSAGES)},
+            "declared": lambda: {"declared": _declared(contact, messages or checking.MESSAGES)},
             "pressure": lambda: {"pressure": _pressure(contact, pressed)},
             "scanning": lambda: _spark(contact, messages or MESSAGES),
         }
@@ -122,7 +125,10 @@ def _on_a_node(arguments: argparse.Namespace, results: dict[str, Any]) -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
-    sizes = f"of the larger of the two scans ({MESSAGES:,}), and of the whole check ({checking.MESSAGES:,})"
+    sizes = (
+        f"of the larger of the two scans ({MESSAGES:,}), and of the whole check ({checking.MESSAGES:,}; "
+        "as many users in declared tables)"
+    )
     parser.add_argument("--messages", type=int, help=f"{sizes}; at most {pressure.MESSAGES:,} under pressure")
     parser.add_argument("--writes", type=int, default=2_000, help="messages that the store adds and flags per round")
     parser.add_argument("--mails", type=int, default=1_000_000, help="mails that have gone through the largest queue")
@@ -356,6 +362,21 @@ def _check(contact: Contact, messages: int) -> dict[str, Any]:
     with connect(contact) as cluster:
         dropped(cluster, ("bench_check", "bench_hourly"))
     return {"lanes": checking.as_json([*measured, *hourly]), "ratios": ratios, "beside": checking.as_json(peers)}
+
+
+def _declared(contact: Contact, rows: int) -> dict[str, Any]:
+    print(f"== A check of {rows:,} users in declared tables, beside a check of {rows:,} messages")
+    names = ("bench_declared", "bench_mail")
+    declaring.populate(contact, names[0], rows)
+    checking.populate(contact, names[1], rows)
+    measured = declaring.measure(contact, *names, rows)
+    for one in measured:
+        print(one)
+    ratios = declaring.ratios(measured)
+    print(", ".join(f"{name}: {ratio:.2f}" for name, ratio in ratios.items()))
+    with connect(contact) as cluster:
+        dropped(cluster, names)
+    return {"lanes": checking.as_json(measured), "ratios": ratios}
 
 
 def _pressure(contact: Contact, messages: int) -> list[dict[str, Any]]:

@@ -38,6 +38,9 @@ BARE: Final[Mapping[str, str]] = {"bare scans, Spark": "spark", "bare scans, loc
 
 _LOOK_SECONDS: Final = 0.1
 
+Findings = Mapping[str, Mapping[str, int]]
+"""The numbers of findings by projection and verdict, as the JSON has them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Checked:
@@ -86,15 +89,15 @@ def measure(contact: Contact, keyspace: str, messages: int) -> list[Checked]:
     address, brief = f"{contact.hosts[0]}:{contact.port}", ["brief"] if messages < SPARK_ROWS_MIN else []
     commands = {lane: ["mailmend", *command.split(), *place] for lane, command in LANES.items()}
     commands |= {lane: ["tests.bench.scanning", address, keyspace, engine, *brief] for lane, engine in BARE.items()}
-    runs = [_run(lane, command) for _ in range(ROUNDS) for lane, command in commands.items()]
-    return [_median([one for one in runs if one.lane == lane]) for lane in commands]
+    runs = [run(lane, command, _found_by(lane)) for _ in range(ROUNDS) for lane, command in commands.items()]
+    return [middle([one for one in runs if one.lane == lane]) for lane in commands]
 
 
 def measure_hourly(contact: Contact, keyspace: str) -> list[Checked]:
     """Run its lane on a sound population."""
     place = ["--host", contact.hosts[0], "--port", str(contact.port), "--keyspace", keyspace, "--json"]
     commands = {lane: ["mailmend", *command.split(), *place] for lane, command in HOURLY.items()}
-    return [_median([_run(lane, command) for _ in range(ROUNDS)]) for lane, command in commands.items()]
+    return [middle([run(lane, command, {}) for _ in range(ROUNDS)]) for lane, command in commands.items()]
 
 
 def ratios(measured: Sequence[Checked]) -> dict[str, float]:
@@ -118,7 +121,15 @@ def as_json(measured: Sequence[Checked | Peer]) -> list[dict[str, Any]]:
     return [asdict(one) for one in measured]
 
 
-def _run(lane: str, arguments: Sequence[str]) -> Checked:
+def _found_by(lane: str) -> Findings | None:
+    """What a lane has to find in a worn population; None: it only scans."""
+    if lane in BARE:
+        return None
+    return WORN
+
+
+def run(lane: str, arguments: Sequence[str], found: Findings | None) -> Checked:
+    """Run a module in a process of its own; one that finds something else than it has to measured nothing."""
     began = time.perf_counter()
     with psutil.Popen([sys.executable, "-m", *arguments], stdout=subprocess.PIPE) as process:
         cpu = dict[int, float]()
@@ -132,11 +143,12 @@ def _run(lane: str, arguments: Sequence[str]) -> Checked:
         seconds = time.perf_counter() - began
         result = json.loads(process.stdout.read())
     assert process.returncode in (ExitCode.FINE, ExitCode.DRIFT), result
-    assert lane in BARE or result["findings"] == ({} if lane in HOURLY else WORN), result["findings"]
+    assert found is None or result["findings"] == found, result["findings"]
     return Checked(lane, seconds, sum(cpu.values()), result["seconds"])
 
 
-def _median(runs: Sequence[Checked]) -> Checked:
+def middle(runs: Sequence[Checked]) -> Checked:
+    """The medians of the runs of one lane."""
     return Checked(
         runs[0].lane,
         round(median(one.seconds for one in runs), 1),

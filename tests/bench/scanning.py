@@ -147,13 +147,25 @@ def _heap_peak_mib(session: SparkSession) -> float:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Scan what a check reads, by the reader of one engine, and print the seconds as a check does."""
+    """Scan what a check of messages reads, by the reader of one engine."""
     address, keyspace, engine, *brief = arguments
+    scan_once(address, keyspace, engine, family_of, brief=bool(brief))
+
+
+def scan_once(
+    address: str,
+    keyspace: str,
+    engine: str,
+    family_in: Callable[[CassandraCluster, str], Family],
+    *,
+    brief: bool,
+) -> None:
+    """Scan what a check of a family reads, and print the seconds as a check does."""
     host, _, port = address.rpartition(":")
     with connect(Contact(hosts=(host,), port=int(port))) as cluster:
-        family = family_of(cluster, keyspace)
+        family = family_in(cluster, keyspace)
         if engine == "spark":
-            with session_for_a_command(started_settings("local[*]", brief=bool(brief))) as session:
+            with session_for_a_command(started_settings("local[*]", brief=brief)) as session:
                 seconds = _seconds(lambda: _scan_bare(Keyspace(session, cluster, keyspace, 0), family))
         else:
             seconds = _seconds(lambda: _read_bare(cluster.keyspace(keyspace), family))
