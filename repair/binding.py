@@ -336,8 +336,14 @@ def _live_forms(tables: Iterable[Table], live: Schema) -> dict[str, Table]:
 
 
 def _bound_counts(counts: Counts, live: Schema) -> Counts:
-    forms = _live_forms(counts.generators, live)
-    return replace(counts, generators=tuple(forms.values()))
+    """What the live keyspace has of its generators and of the numbers that they gave."""
+    generators = _live_forms(counts.generators, live)
+    numbered_by = [pair for pair in counts.numbered_by if pair[0] in counts.truth]
+    return replace(
+        counts,
+        generators=tuple(generators.values()),
+        numbered_by=tuple(numbered_by),
+    )
 
 
 def _bound_mirror(mirror: Mirror, without: frozenset[str]) -> Mirror:

@@ -17,12 +17,12 @@ from mailmend.model.projections.declarations import (
     COLUMNS,
     COMPUTED,
     COUNTERS,
-    EVERY_ROW,
     GENERATORS,
     LEFT_OUT,
     MIRROR,
     RENAMED,
     TRUTH,
+    USED_WITH,
     WHEN,
     DeclaredBounds,
     DeclaredCount,
@@ -34,6 +34,7 @@ from mailmend.model.projections.declarations import (
     DeclaredUnion,
     DeclaredView,
 )
+from mailmend.model.projections.declared_conditions import EVERY_ROW
 from mailmend.model.projections.declared_transforms import DeclaredTransform
 from mailmend.model.projections.family import Counts, Family, Filter, Union
 from mailmend.model.projections.partial_mirror import ExplodedMirror, PartialMirror
@@ -69,6 +70,7 @@ from mailmend.repair.declared_rows import (
     check_generator,
     fill_from_content,
     needed_columns,
+    numbered_columns,
     required_columns,
 )
 from mailmend.repair.declared_tables import GENERATOR, live_table
@@ -313,9 +315,24 @@ class Binder:
             counters.append((name, condition))
         generators = self._generators(pair, declared)
         group = (pair.form, _row_form(pair.table), key, tuple(counters))
-        if pair.table.has_counters:
-            return Counts(*group, generators)
-        return Numbers(*group)
+        if not pair.table.has_counters:
+            return Numbers(*group)
+        numbered_by = numbered_columns(self.misfits, pair.path, declared, pair.truth, generators)
+        return Counts(
+            *group,
+            generators,
+            numbered_by=numbered_by,
+            used_with=self._used_with(pair, declared),
+        )
+
+    def _used_with(self, pair: _Pair, declared: DeclaredCount) -> tuple[Table, ...]:
+        """The tables that have rows where generators are used."""
+        found = []
+        for number, spelling in enumerate(declared.used_with):
+            table = self.table((*pair.path, USED_WITH, number), spelling, "table")
+            if table is not None:
+                found.append(table)
+        return tuple(found)
 
     def _generators(self, pair: _Pair, declared: DeclaredCount) -> tuple[Table, ...]:
         """The tables whose row changes before a row of the group does."""

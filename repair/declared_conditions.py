@@ -14,7 +14,7 @@ from mailmend.model.projections.conditions import (
     RowCondition,
     StartsWith,
 )
-from mailmend.model.projections.declarations import DeclaredCondition, DeclaredTest
+from mailmend.model.projections.declared_conditions import DeclaredCondition, DeclaredTest
 from mailmend.model.projections.toml_values import Constant
 from mailmend.model.table import Column, Kind, OtherColumn, Table
 from mailmend.model.texts import names_instead

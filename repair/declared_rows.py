@@ -1,6 +1,7 @@
 """What a declaration tells of the rows of a truth, bound to a live schema. Pure."""
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from mailmend.model.cql_types import normal_type
 from mailmend.model.names import name_of
@@ -10,8 +11,10 @@ from mailmend.model.projections.declarations import (
     GENERATORS,
     MIRROR,
     NEEDS,
+    NUMBERED_BY,
     TRUTH,
     DeclaredContent,
+    DeclaredCount,
     DeclaredMirror,
     DeclaredTruth,
 )
@@ -20,7 +23,7 @@ from mailmend.model.projections.filled_mirror import FilledMirror
 from mailmend.model.projections.partial_mirror import PartialMirror
 from mailmend.model.projections.projection import Mirror, Projection
 from mailmend.model.projections.toml_values import toml_key
-from mailmend.model.table import Kind, Table, is_plain_name
+from mailmend.model.table import Column, Kind, Table, is_plain_name
 from mailmend.model.toml_places import TomlPath
 from mailmend.repair.comparable import UUIDS
 from mailmend.repair.declared_conditions import Misfits, is_one_cell
@@ -93,6 +96,46 @@ def check_counters(misfits: Misfits, path: TomlPath, table: Table) -> None:
         problem = f"{table.spelling} has no counters, and only counters have {GENERATORS}"
         mend = f"The rows of its group tell when its {COUNTERS} changed: leave the part out."
         misfits.note((*path, GENERATORS), problem, mend)
+
+
+def numbered_columns(
+    misfits: Misfits,
+    path: TomlPath,
+    declared: DeclaredCount,
+    truth: Table,
+    generators: Sequence[Table],
+) -> tuple[tuple[str, str], ...]:
+    """The truth's columns with numbers, each with the name of the generator that gave them."""
+    known = {generator.name: generator for generator in generators}
+    found = []
+    for spelling, generator_spelling in declared.numbered_by:
+        place = (*path, NUMBERED_BY, spelling)
+        misfits.check_column(place, spelling, truth)
+        name = name_of(spelling)
+        generator = known.get(name_of(generator_spelling))
+        if name in truth and generator is not None:
+            _check_number(misfits, place, truth, truth.column(name))
+            _check_last_number(misfits, place, generator)
+            found.append((name, generator.name))
+    return tuple(found)
+
+
+def _check_number(misfits: Misfits, place: TomlPath, truth: Table, column: Column) -> None:
+    if normal_type(column.type) not in _NUMBERS:
+        problem = f"{truth.spelling}.{column.spelling} is of type {column.type}"
+        misfits.note(place, problem, f"A generator gives numbers of type {' or '.join(_NUMBERS)}.")
+
+
+def _check_last_number(misfits: Misfits, place: TomlPath, generator: Table) -> None:
+    """Note a generator whose row has not one number alone."""
+    types = [normal_type(column.type) for column in generator.regular]
+    if len(types) != 1 or types[0] not in _NUMBERS:
+        problem = f"the rows of {generator.spelling} have not one number alone"
+        mend = f"A generator that gives numbers has one column outside its key, {' or '.join(_NUMBERS)}."
+        misfits.note(place, problem, mend)
+
+
+_NUMBERS: Final = ("bigint", "int")
 
 
 def fill_from_content(

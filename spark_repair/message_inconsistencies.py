@@ -4,8 +4,8 @@ Implements `repair.mending.engine.Detector`. The truth's compact form is kept by
 (memory, then disk) while contents, places and groups are decided from it. Few suspects come to the
 driver once and stay there; many are kept on the executors' disks and streamed.
 
-Generators of uids and modseqs that are behind the messages are found by one aggregation by mailbox,
-which brings the numbers in use and the last numbers given together. Only mailboxes that look wrong
+Generators that are behind the numbers of a group are found by one aggregation by group,
+which brings the numbers in use and the last numbers given together. Only groups that look wrong
 leave the executors. They are looked at again one by one, as the generators of the local engine.
 """
 
@@ -18,8 +18,7 @@ from datetime import timedelta
 from functools import reduce
 from itertools import islice
 from operator import or_
-from typing import Any
-from uuid import UUID
+from typing import Final, NamedTuple
 
 from pyspark import StorageLevel
 from pyspark.sql import Column as Expression
@@ -28,15 +27,14 @@ from pyspark.sql import functions as sf
 
 from mailmend.cql.driver.contact import Contact
 from mailmend.model.catalog.ledger import KEEP
-from mailmend.model.catalog.mail import MESSAGE_COUNTER, MODSEQ
-from mailmend.model.ids import MailboxId
 from mailmend.model.ports import Progress
 from mailmend.model.projections.family import Family, Filter, projections_of
 from mailmend.model.projections.findings import Finding, RepairPolicy, Suspect
+from mailmend.model.projections.numbering import Numbering
 from mailmend.model.projections.places import places_of
 from mailmend.model.projections.projection import Mirror, Projection
 from mailmend.model.projections.verdicts import Verdict
-from mailmend.model.table import Table
+from mailmend.model.table import Key, Table
 from mailmend.repair.clock import SystemClock
 from mailmend.repair.log_fields import with_log_fields
 from mailmend.repair.mending.engine import Detection, RepairSettings
@@ -46,13 +44,12 @@ from mailmend.repair.mending.generators import (
     Generators,
     HighestNumbers,
     in_order,
-    is_numbered,
 )
 from mailmend.repair.mending.throttle import Throttle
 from mailmend.repair.staging.area import StagingArea
 from mailmend.spark_repair import fixing
 from mailmend.spark_repair import suspects as native
-from mailmend.spark_repair.comparable import refuse_incomparable_here
+from mailmend.spark_repair.comparable import key_of, key_texts, refuse_incomparable_here
 from mailmend.spark_repair.executors import runs_here, tasks_at_once
 from mailmend.spark_repair.failures import translated
 from mailmend.spark_repair.groups import group_suspects, groups_of
@@ -121,6 +118,13 @@ class SparkEngine:
         return detection
 
 
+class NumbersInUse(NamedTuple):
+    """The highest numbers of groups whose generators look behind."""
+
+    numbering: Numbering
+    groups: Mapping[Key, HighestNumbers]
+
+
 @dataclass(frozen=True, slots=True)
 class _Found:
     """The suspects of one family: few in this process, many by the executors."""
@@ -128,7 +132,7 @@ class _Found:
     family: Family
     scanned: Mapping[str, int]
     counts: Mapping[str, Counter[Verdict]]
-    numbers: Mapping[MailboxId, HighestNumbers]  # of mailboxes whose generators look behind
+    numbers: Sequence[NumbersInUse]  # of groups whose generators look behind
     few: Sequence[Suspect] = ()
     many: DataFrame | None = None
 
@@ -194,7 +198,8 @@ class SparkDetection(Detection):
         place = (contact, self._engine.keyspace)
         behind = []
         for found in self._found:
-            behind += confirmed(*place, found.family, found.numbers)
+            for in_use in found.numbers:
+                behind += confirmed(*place, in_use)
         return behind
 
     def _streamed(self, found: _Found, frame: DataFrame) -> Iterator[Suspect]:
@@ -361,16 +366,21 @@ class _Suspicious:
         wrong = _number(counts, (*self.family.copies, *self.family.filters))
         return self._suspects(keyed=bool(wrong))
 
-    def numbers_behind(self, source: Source) -> dict[MailboxId, HighestNumbers]:
-        """The mailboxes whose generators look behind; the rows are held by now, so the generators are read after them.
+    def numbers_behind(self, source: Source) -> list[NumbersInUse]:
+        """The groups whose generators look behind; the rows are held by now, so the generators are read after them.
 
         A staged scan began long ago: generators are read from their tables all the same.
         """
-        if not is_numbered(self.family):
-            return {}
-        at_mirror, *_ = self.wrong
-        unheld = native.mirror_only(self.family, at_mirror)
-        return numbers_behind(replace(source, staging=None), self.family, self.truth, unheld)
+        found = []
+        for numbering in self.family.numberings:
+            mirror_only = None
+            if self.family.copies:
+                at_mirror, *_ = self.wrong
+                mirror_only = native.mirror_only(self.family, at_mirror)
+            now = replace(source, staging=None)
+            in_use = numbers_behind(now, numbering, self.truth, mirror_only)
+            found.append(NumbersInUse(numbering, in_use))
+        return found
 
     def _suspects(self, *, keyed: bool) -> DataFrame:
         placed = []
@@ -384,59 +394,60 @@ class _Suspicious:
         return found.coalesce(native.shuffle_parts(found))
 
 
-_MAILBOX = "mailboxid"
-"""The column of the truth and of the generators that names the mailbox."""
-
-_IN_USE = {MESSAGE_COUNTER.name: "uid", MODSEQ.name: "modseq"}
-"""The column of the truth with the numbers of each generator."""
-
-
 def numbers_behind(
-    source: Source, family: Family, truth: DataFrame, mirror_only: DataFrame
-) -> dict[MailboxId, HighestNumbers]:
-    """The mailboxes that have a number which a generator did not give, at most `SHOWN_MAX`, with their numbers.
+    source: Source,
+    numbering: Numbering,
+    truth: DataFrame,
+    mirror_only: DataFrame | None,
+) -> dict[Key, HighestNumbers]:
+    """The groups that have a number which a generator did not give, at most `SHOWN_MAX`, with their numbers.
 
     Args:
         source: reads the generators, now: call this after the rows were read.
-        family: the declarations; one without generators has no such mailbox.
-        truth: the rows of the truth, with mailbox, uid and modseq.
-        mirror_only: mailbox and uid of the mirror's rows that have no truth.
+        numbering: the generators, and the columns with their numbers.
+        truth: the rows of the truth, with the columns of groups and numbers.
+        mirror_only: the keys of the mirror's rows that have no truth, as the truth names them;
+            None without a mirror.
     """
-    in_use = {name: number for name, number in _IN_USE.items() if number in truth.columns}
-    generators = []
-    for counts in family.counts:
-        for table in counts.generators:
-            if table.name in in_use:
-                generators.append(table)
-    if not generators:
-        return {}
-    sides = [truth.select(*map(cell_of, (_MAILBOX, *in_use.values()))), mirror_only]
-    sides += [_last_numbers(source, table) for table in generators]
+    group = numbering.group
+    sides = [truth.select(*map(cell_of, (*group, *numbering.columns)))]
+    if mirror_only is not None and set(group) <= set(mirror_only.columns):
+        in_key = [name for name in numbering.columns if name in mirror_only.columns]
+        sides.append(mirror_only.select(*map(cell_of, (*group, *in_key))))
+    sides += [_last_numbers(source, numbering, generator) for generator in numbering.generators]
     rows = reduce(_united, sides)
-    highest = [sf.max(cell_of(name)).alias(name) for name in rows.columns if name != _MAILBOX]
-    behind = reduce(or_, (cell_of(in_use[table.name]) > _last_number(table) for table in generators))
-    found = rows.groupBy(_MAILBOX).agg(*highest).where(behind).limit(SHOWN_MAX).collect()
-    return {MailboxId(UUID(row[_MAILBOX])): _numbers_of(row.asDict()) for row in found}
+    highest = [sf.max(cell_of(name)).alias(name) for name in rows.columns if name not in group]
+    is_behind = [cell_of(column) > _last_number(generator) for generator, column in numbering.given]
+    by_group = rows.dropna(subset=list(group)).groupBy(*group).agg(*highest)
+    behind = by_group.where(reduce(or_, is_behind)).limit(SHOWN_MAX)
+    keyed = numbering.generators[0].key
+    texts = key_texts(zip(group, keyed, strict=True)).alias(_GROUP)
+    found = {}
+    for row in behind.select(texts, *map(cell_of, numbering.columns)).collect():
+        numbers = [row[column] or 0 for column in numbering.columns]
+        found[key_of(keyed, row[_GROUP])] = tuple(numbers)
+    return found
 
 
-def confirmed(
-    contact: Contact, keyspace: str, family: Family, numbers: Mapping[MailboxId, HighestNumbers]
-) -> list[BehindGenerator]:
-    """The generators of these mailboxes that a look of this process still shows behind; no look without mailboxes."""
-    if not numbers:
+_GROUP: Final = "the group"
+"""The column with the texts of a group's key; no column of a table is named so."""
+
+
+def confirmed(contact: Contact, keyspace: str, in_use: NumbersInUse) -> list[BehindGenerator]:
+    """The generators of these groups that a look of this process still shows behind; no look without groups."""
+    if not in_use.groups:
         return []
     mail = open_here(contact).keyspace(keyspace)
-    found = Generators(mail, family, SystemClock(), keyspace).behind(numbers)
+    found = Generators(mail, in_use.numbering, SystemClock(), keyspace).behind(in_use.groups)
     return in_order(list(islice(found, SHOWN_MAX)))
 
 
-def _last_numbers(source: Source, generator: Table) -> DataFrame:
-    """The mailbox, and the last number that the generator gave."""
-    mailbox = generator.partition[0].name
-    last = generator.regular[0].name
-    return source.scan(generator, (mailbox, last)).select(
-        cell_of(mailbox).alias(_MAILBOX), cell_of(last).alias(_last(generator))
-    )
+def _last_numbers(source: Source, numbering: Numbering, generator: Table) -> DataFrame:
+    """The group, and the last number that the generator gave."""
+    number = generator.regular[0].name
+    rows = source.scan(generator, (*generator.key_names, number))
+    group = [cell_of(own).alias(name) for own, name in zip(generator.key_names, numbering.group, strict=True)]
+    return rows.select(*group, cell_of(number).alias(_last(generator)))
 
 
 def _united(some: DataFrame, other: DataFrame) -> DataFrame:
@@ -450,7 +461,3 @@ def _last(generator: Table) -> str:
 
 def _last_number(generator: Table) -> Expression:
     return sf.coalesce(cell_of(_last(generator)), sf.lit(0).cast("long"))
-
-
-def _numbers_of(row: Mapping[str, Any]) -> HighestNumbers:
-    return HighestNumbers(row.get("uid") or 0, row.get("modseq") or 0)

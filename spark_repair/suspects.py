@@ -39,7 +39,6 @@ from mailmend.model.projections.projection import Mirror, Projection
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.model.table import Column, OtherColumn, names_of
 from mailmend.model.values import CellConstant
-from mailmend.repair.mending.generators import is_numbered
 from mailmend.spark_repair.comparable import key_texts, plain_form
 from mailmend.spark_repair.source import SHUFFLE_PARTS
 from mailmend.spark_repair.transforms import rendered_each
@@ -222,8 +221,8 @@ def truth_frame(family: Family, rows: DataFrame, *, accept_torn: bool) -> DataFr
         kept.update(source for _, source in bounds.bounds)
     for projection in family.projections:
         kept.update(projection.key_sources)
-    if is_numbered(family):
-        kept.add("modseq")
+    for numbering in family.numberings:
+        kept.update(numbering.columns)
     torn = sf.lit(False)  # noqa: FBT003 - a literal of SQL
     if not accept_torn:
         torn = _lacks(mirror.required)

@@ -287,8 +287,9 @@ CHECK: Final = Command(
     mends what differs there. Each mismatch is named with the request to James that does, where
     there is one (`mismatches` in the JSON, exit code 1).
 
-    The generators of uids and modseqs (messageCounter, modseq) are compared with the messages: one that is behind
-    is named with the statement that raises it (`generators` in the JSON, exit code 1).
+    The generators of uids and modseqs (messageCounter, modseq) are compared with the messages, and
+    generators of a file (`numbered_by`) with their rows: one that is behind is named with the
+    statement that raises it (`generators` in the JSON, exit code 1).
 
     At its end a check of messages names the denormalised tables of the keyspace that it did not
     look at, with the reason (`left_tables` in the JSON). --projections james names those that James

@@ -169,6 +169,7 @@ def summary_json(summary: RepairResult) -> dict[str, Any]:
         "command": known.pop("kind"),
         **known,
         "engine": engine,
+        "generators": [generator.shown for generator in summary.generators],
         "findings": {name: counts_json(counts) for name, counts in summary.findings.items()},
         "fixed": counts_json(summary.fixed),
         "left": counts_json(summary.left),
@@ -252,7 +253,7 @@ def _sums(result: CommandResult, findings: Grid) -> Iterator[Part]:
     if summary.findings:
         yield findings
     if summary.generators:
-        yield from _behind(summary)
+        yield from _behind(summary, result.scope)
     if result.queues:
         yield queues_grid(result.queues, removed=summary.run is not None)
     if summary.run and (summary.fixed or summary.left):
@@ -269,18 +270,23 @@ def _findings(summary: RepairResult, scope: RunScope) -> Grid:
     return Grid(f"Findings in {summary.keyspace}", ("projection", "verdict", "count", "meaning"), rows)
 
 
-def _behind(summary: RepairResult) -> Iterator[Part]:
+def _behind(summary: RepairResult, scope: RunScope) -> Iterator[Part]:
     """The generators, and below them the statements: a statement within a column is cut into lines."""
     rows = []
     for found in summary.generators:
         state = "behind"
         if found.raised:
             state = "raised"
-        rows.append((found.table, str(found.mailbox), f"{found.last:,}", f"{found.in_use:,}", state))
-    title = "Generators behind the messages"
+        group = ", ".join(found.group.values())
+        rows.append((found.table, group, f"{found.last:,}", f"{found.in_use:,}", state))
+    title = "Generators behind their numbers"
+    named = "group"
+    if scope.is_mail:
+        title = "Generators behind the messages"
+        named = "mailbox"
     if summary.kind is RunKind.UNDO:
         title = "Generators that stay raised: numbers are never given twice"
-    yield Grid(title, ("generator", "mailbox", "last number", "in use", "state"), rows)
+    yield Grid(title, ("generator", named, "last number", "in use", "state"), rows)
     statements = [found.statement for found in summary.generators if not found.raised]
     if statements:
         yield "They are raised by a repair, or by these statements in cqlsh:"

@@ -257,7 +257,18 @@ show the same rows, the same write times and the same counter. A row that is ins
 two looks, and has no mirror row yet, is in neither. `generators` names tables in which programs
 change the row of the group before they insert or change a row of the truth there, such as the
 last number that they gave: a counter is left while such a row changes. A generator has the key of
-the counters; it is read, and never written.
+the counters.
+
+```toml
+numbered_by = { position = "last_event_of_user" }
+used_with = ["users"]
+```
+
+`numbered_by` says which column of the truth has the numbers that a generator gave. A generator
+whose last number is below the greatest one in its group is behind, as after a restored backup: the
+program would give a number again, and write over the row that has it. A check names it with the
+statement that raises it, and a repair raises it. It is never lowered, also not by an undo. A
+generator without a row is behind too, if any generator has a row, or a table of `used_with`.
 
 Without a mirror the groups are partitions of the truth, and the key of a filter has the truth's
 whole key. With a mirror the key of a filter may have all columns of the mirror's key instead, and a

@@ -218,6 +218,8 @@ MESSAGES = Family(
             _BY_MAILBOX,
             (("count", None), ("unseen", Condition("flagseen", value=False))),
             generators=(MESSAGE_COUNTER, MODSEQ),
+            numbered_by=(("uid", MESSAGE_COUNTER.name), ("modseq", MODSEQ.name)),
+            used_with=(MAILBOX_PATH, MAILBOX),
         ),
     ),
     content=Content(IMAP_UID, MESSAGE_V3, (("messageid", "messageid"),)),

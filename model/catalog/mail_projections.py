@@ -40,6 +40,8 @@ column = "userFlags"
 [truth.imapUidTable.count.mailboxCounters]
 counters = { count = {}, unseen = { flagSeen = false } }
 generators = ["messageCounter", "modseq"]
+numbered_by = { uid = "messageCounter", modSeq = "modseq" }
+used_with = ["mailboxPathV3", "mailbox"]
 
 [truth.imapUidTable.content.messageV3]
 

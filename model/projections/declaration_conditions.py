@@ -5,7 +5,7 @@ from typing import Any
 
 from mailmend.model.projections.declaration_form import TEST_FORM
 from mailmend.model.projections.declaration_nodes import Node
-from mailmend.model.projections.declarations import (
+from mailmend.model.projections.declared_conditions import (
     EVERY_ROW,
     NOT,
     NULL,

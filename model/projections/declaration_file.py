@@ -37,7 +37,6 @@ from mailmend.model.projections.declarations import (
     COUNT,
     COUNTERS,
     ELEMENT,
-    EVERY_ROW,
     EXAMPLE,
     EXPLODE,
     FILTER,
@@ -47,14 +46,15 @@ from mailmend.model.projections.declarations import (
     MIN,
     MIRROR,
     NEEDS,
+    NUMBERED_BY,
     RENAMED,
     UNION,
+    USED_WITH,
     VALUE,
     VIEW,
     WHEN,
     Declaration,
     DeclaredBounds,
-    DeclaredCondition,
     DeclaredContent,
     DeclaredCount,
     DeclaredExplode,
@@ -66,6 +66,7 @@ from mailmend.model.projections.declarations import (
     DeclaredUnion,
     DeclaredView,
 )
+from mailmend.model.projections.declared_conditions import EVERY_ROW, DeclaredCondition
 from mailmend.model.projections.declared_mirrors import (
     FIELDS,
     FIELDS_MEND,
@@ -368,6 +369,8 @@ def _count(node: Node) -> DeclaredCount | None:
         return None
     found = tuple(counters)
     generators = _listed_names(parts, GENERATORS, "table")
+    numbered_by = tuple(_numbered_by(parts))
+    used_with = _listed_names(parts, USED_WITH, "table")
     return node.made(
         lambda: DeclaredCount(
             table,
@@ -375,8 +378,22 @@ def _count(node: Node) -> DeclaredCount | None:
             computed=computed,
             counters=found,
             generators=generators,
+            numbered_by=numbered_by,
+            used_with=used_with,
         )
     )
+
+
+def _numbered_by(parts: Mapping[str, Node]) -> Iterator[tuple[str, str]]:
+    """Columns of the truth, each with the generator that gave its numbers."""
+    if NUMBERED_BY not in parts:
+        return
+    mend = 'Write it like { column_of_truth = "generator" }.'
+    for pair in parts[NUMBERED_BY].below(NUMBERED_BY, mend):
+        column = pair.cql_name(pair.name, "column name")
+        generator = pair.cql_name(pair.value, "table name")
+        if column is not None and generator is not None:
+            yield column, generator
 
 
 BoundsKind = TypeVar("BoundsKind", bound=DeclaredBounds)

@@ -35,17 +35,16 @@ from mailmend.model.projections.declarations import (
     MIN,
     MIRROR,
     NEEDS,
-    NOT,
-    NULL,
+    NUMBERED_BY,
     RENAMED,
-    STARTS,
-    STARTS_NOT,
     TRUTH,
     UNION,
+    USED_WITH,
     VALUE,
     VIEW,
     WHEN,
 )
+from mailmend.model.projections.declared_conditions import NOT, NULL, STARTS, STARTS_NOT
 from mailmend.model.projections.declared_mirrors import (
     FIELDS,
     FILLED,
@@ -273,6 +272,18 @@ COUNT_FORM: Final = FileForm(
             {**list_schema(NAME.schema), "uniqueItems": True},
             "Tables with the key of the counters. Their row of a group changes before a row of the "
             "truth is added to the group or changed there.",
+        ),
+        FilePart(
+            NUMBERED_BY,
+            {**by_name(NAME.schema, NAME), "minProperties": 1},
+            "Columns of the truth, each with the generator that gave its numbers: "
+            '`{ position = "last_event_of_user" }`. A generator that is behind is drift.',
+        ),
+        FilePart(
+            USED_WITH,
+            {**list_schema(NAME.schema), "uniqueItems": True},
+            "Tables that have rows where generators are used. A generator without a row is behind "
+            "only where one of them, or a generator, has a row.",
         ),
     ),
     meaning="A row for each group, with the number of the group's rows.",

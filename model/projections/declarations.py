@@ -4,11 +4,16 @@ Values only: nothing in a declaration is evaluated. `repair.declared` binds them
 Names are kept as CQL spells them: plain in lower case, or in double quotes.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, TypeVar
 
 from mailmend.model.errors import WrongUse
+from mailmend.model.projections.declared_conditions import (
+    EVERY_ROW,
+    DeclaredCondition,
+    no_name_twice,
+)
 from mailmend.model.projections.declared_mirrors import (
     FILLED,
     ONLY_REPORTED,
@@ -22,9 +27,7 @@ from mailmend.model.projections.declared_mirrors import (
 from mailmend.model.projections.declared_nulls import NULL_IS, DeclaredNull, null_of, null_text
 from mailmend.model.projections.declared_transforms import DeclaredTransform
 from mailmend.model.projections.toml_values import (
-    Constant,
     cql_name,
-    toml_constant,
     toml_key,
     toml_pairs,
     toml_text,
@@ -50,118 +53,15 @@ ELEMENT: Final = "element"
 VALUE: Final = "value"
 COUNTERS: Final = "counters"
 GENERATORS: Final = "generators"
+NUMBERED_BY: Final = "numbered_by"
+USED_WITH: Final = "used_with"
 COLUMNS: Final = "columns"
-NULL: Final = "null"
 NEEDS: Final = "needs"
-NOT: Final = "not"
-STARTS: Final = "starts"
-STARTS_NOT: Final = "starts_not"
 EXAMPLE: Final = f"Write a table like [{TRUTH}.users.{MIRROR}.users_by_email]."
-
-
-def _no_name_twice(names: Iterable[str], among: str) -> None:
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            raise WrongUse(f"{name} occurs twice among {among}", mend="Name it once.")
-        seen.add(name)
 
 
 def _column_names(names: Iterable[str]) -> tuple[str, ...]:
     return tuple([cql_name(name, "column name") for name in names])
-
-
-@dataclass(frozen=True, slots=True)
-class DeclaredTest:
-    """What a column has to be: one of some values; or what the keys of a table say, all of them.
-
-    Attributes:
-        excluded: values to which it is not equal; null is never equal to a value.
-        starts: texts; its text begins with one of them, and null begins with no text.
-        starts_not: texts; its text begins with none of them.
-        null: whether it has to be null; None: it may be.
-    """
-
-    column: str
-    values: tuple[Constant, ...] = ()
-    null: bool | None = None
-    excluded: tuple[Constant, ...] = field(default=(), kw_only=True)
-    starts: tuple[str, ...] = field(default=(), kw_only=True)
-    starts_not: tuple[str, ...] = field(default=(), kw_only=True)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "column", cql_name(self.column, "column name"))
-        keys = [key for key, _ in self._pairs()]
-        if bool(self.values) is bool(keys):
-            what = f"the test of {self.column} has neither values nor keys, or both"
-            raise WrongUse(what, mend=TEST_MEND)
-        if self.null and len(keys) > 1:
-            what = f"the test of {self.column} has {NULL} = true with other keys"
-            raise WrongUse(what, mend=f"Write {{ {NULL} = true }} alone, or {NULL} = false.")
-        for values in (self.values, self.excluded, self.starts, self.starts_not):
-            if len({(type(value), value) for value in values}) < len(values):
-                raise WrongUse(f"a value of {self.column} occurs twice", mend="Write it once.")
-        if "" in (*self.starts, *self.starts_not):
-            what = f"the test of {self.column} has an empty beginning, which every text has"
-            raise WrongUse(what, mend=f"Leave it out; {{ {NULL} = false }} takes every text.")
-
-    @property
-    def text(self) -> str:
-        """As TOML writes it behind the column."""
-        if self.values:
-            return _one_or_more(self.values)
-        return toml_pairs(self._pairs())
-
-    def _pairs(self) -> Iterator[tuple[str, str]]:
-        """The keys of its table, with what TOML writes there."""
-        values = (self.excluded, self.starts, self.starts_not)
-        for key, listed in zip((NOT, STARTS, STARTS_NOT), values, strict=True):
-            if listed:
-                yield key, _one_or_more(listed)
-        if self.null is not None:
-            yield NULL, toml_constant(self.null)
-
-
-def _one_or_more(values: Iterable[Constant]) -> str:
-    texts = [toml_constant(value) for value in values]
-    if len(texts) == 1:
-        return texts[0]
-    return f"[{', '.join(texts)}]"
-
-
-TEST_MEND: Final = (
-    'Write column = "value", column = ["one", "other"], or a table of '
-    f"{NOT}, {STARTS}, {STARTS_NOT} and {NULL}, like column = {{ {NULL} = true }}."
-)
-
-
-@dataclass(frozen=True, slots=True)
-class DeclaredCondition:
-    """Which rows of a truth count: where each test of at least one alternative holds.
-
-    An alternative without tests holds for every row.
-    """
-
-    alternatives: tuple[tuple[DeclaredTest, ...], ...] = ((),)
-
-    def __post_init__(self) -> None:
-        if not self.alternatives:
-            raise WrongUse("a condition without alternatives never holds", mend=TEST_MEND)
-        for tests in self.alternatives:
-            _no_name_twice([test.column for test in tests], "the columns of a condition")
-
-    @property
-    def text(self) -> str:
-        """As TOML writes it: one inline table, or a list of them."""
-        tables = []
-        for tests in self.alternatives:
-            tables.append(toml_pairs((test.column, test.text) for test in tests))
-        if len(tables) == 1:
-            return tables[0]
-        return f"[{', '.join(tables)}]"
-
-
-EVERY_ROW: Final = DeclaredCondition()
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +89,7 @@ class DeclaredProjection:
         object.__setattr__(self, "renamed", tuple(renamed))
         computed = [(cql_name(own, "column name"), rule) for own, rule in self.computed]
         object.__setattr__(self, "computed", tuple(computed))
-        _no_name_twice(self.named, f"the columns of {self.table}")
+        no_name_twice(self.named, f"the columns of {self.table}")
 
     @property
     def named(self) -> tuple[str, ...]:
@@ -247,23 +147,23 @@ class DeclaredMirror(DeclaredProjection):
         object.__setattr__(self, "left_out", left_out)
         object.__setattr__(self, "fields", checked_fields(self.fields))
         whole = [column for column, _ in self.fields]
-        _no_name_twice((*self.named, *left_out, *whole), f"the columns of {self.table}")
+        no_name_twice((*self.named, *left_out, *whole), f"the columns of {self.table}")
         for column, fields in self.fields:
-            _no_name_twice([name for name, _ in fields], f"the fields of {column}")
+            no_name_twice([name for name, _ in fields], f"the fields of {column}")
         needs = _column_names(self.needs)
-        _no_name_twice(needs, f"the columns that {self.table} needs")
+        no_name_twice(needs, f"the columns that {self.table} needs")
         object.__setattr__(self, "needs", needs)
         required = _column_names(self.required)
-        _no_name_twice(required, f"the required columns of {self.table}")
+        no_name_twice(required, f"the required columns of {self.table}")
         object.__setattr__(self, "required", required)
         object.__setattr__(self, "filled", _column_names(self.filled))
-        _no_name_twice(self.filled, f"the columns of {FILLED}")
+        no_name_twice(self.filled, f"the columns of {FILLED}")
         check_filled(self.required, self.filled)
         if self.filled and self.when != EVERY_ROW:
             mend = f"Leave {FILLED} or {WHEN} out."
             raise WrongUse(f"{self.table} has not every row, so it fills none", mend=mend)
         check_reported(self.only_reported)
-        _no_name_twice([verdict for verdict, _ in self.only_reported], ONLY_REPORTED)
+        no_name_twice([verdict for verdict, _ in self.only_reported], ONLY_REPORTED)
 
     def own_lines(self) -> Iterator[str]:
         if self.when != EVERY_ROW:
@@ -297,7 +197,7 @@ class DeclaredExplode(DeclaredMirror):
         for part, spelling in self.parts:
             object.__setattr__(self, part, cql_name(spelling, "column name"))
         parts = [spelling for _, spelling in self.parts]
-        _no_name_twice((*self.named, *self.left_out, *parts), f"the columns of {self.table}")
+        no_name_twice((*self.named, *self.left_out, *parts), f"the columns of {self.table}")
 
     @property
     def parts(self) -> tuple[tuple[str, str], ...]:
@@ -351,10 +251,14 @@ class DeclaredCount(DeclaredProjection):
     Attributes:
         counters: (column, which rows it counts).
         generators: tables whose row of the group changes before a row of the truth does.
+        numbered_by: (the truth's column, the generator that gave its numbers).
+        used_with: tables that have rows where generators are used.
     """
 
     counters: tuple[tuple[str, DeclaredCondition], ...] = field(kw_only=True)
     generators: tuple[str, ...] = field(default=(), kw_only=True)
+    numbered_by: tuple[tuple[str, str], ...] = field(default=(), kw_only=True)
+    used_with: tuple[str, ...] = field(default=(), kw_only=True)
 
     kind: ClassVar[str] = COUNT
 
@@ -363,16 +267,49 @@ class DeclaredCount(DeclaredProjection):
         counters = [(cql_name(name, "column name"), when) for name, when in self.counters]
         if not counters:
             raise WrongUse(f"{self.table} has no counters", mend="Write { total = {} }.")
-        _no_name_twice([name for name, _ in counters], f"the counters of {self.table}")
+        no_name_twice([name for name, _ in counters], f"the counters of {self.table}")
         object.__setattr__(self, "counters", tuple(counters))
         generators = [cql_name(name, "table name") for name in self.generators]
-        _no_name_twice((self.table, *generators), f"{self.table} and its generators")
+        no_name_twice((self.table, *generators), f"{self.table} and its generators")
         object.__setattr__(self, "generators", tuple(generators))
+        self._check_numbers(generators)
+
+    def _check_numbers(self, generators: Sequence[str]) -> None:
+        """Set the columns with numbers; each generator gives numbers of one column.
+
+        Raises:
+            WrongUse: a generator is not listed, or gives numbers of two columns.
+        """
+        numbered_by = []
+        for column, generator in self.numbered_by:
+            numbered_by.append((cql_name(column, "column name"), cql_name(generator, "table name")))
+        no_name_twice([column for column, _ in numbered_by], f"the columns of {NUMBERED_BY}")
+        giving = [generator for _, generator in numbered_by]
+        no_name_twice(giving, f"the generators of {NUMBERED_BY}")
+        known = set(generators)
+        for generator in giving:
+            if generator not in known:
+                mend = f"Name it in {GENERATORS} too."
+                problem = f"{generator} gives numbers, and is no generator of {self.table}"
+                raise WrongUse(problem, mend=mend)
+        used_with = [cql_name(name, "table name") for name in self.used_with]
+        no_name_twice(used_with, f"the tables of {USED_WITH}")
+        if used_with and not numbered_by:
+            mend = f'Write {NUMBERED_BY} = {{ column_of_truth = "generator" }} too.'
+            problem = f"{USED_WITH} of {self.table} is about numbers, of which it has none"
+            raise WrongUse(problem, mend=mend)
+        object.__setattr__(self, "numbered_by", tuple(numbered_by))
+        object.__setattr__(self, "used_with", tuple(used_with))
 
     def own_lines(self) -> Iterator[str]:
         yield f"{COUNTERS} = {toml_pairs((name, when.text) for name, when in self.counters)}"
         if self.generators:
             yield f"{GENERATORS} = {toml_texts(self.generators)}"
+        if self.numbered_by:
+            numbered = [(column, toml_text(generator)) for column, generator in self.numbered_by]
+            yield f"{NUMBERED_BY} = {toml_pairs(numbered)}"
+        if self.used_with:
+            yield f"{USED_WITH} = {toml_texts(self.used_with)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -393,7 +330,7 @@ class DeclaredBounds(DeclaredProjection):
         if not columns:
             mend = 'Write { last_seen = "seen_at" }.'
             raise WrongUse(f"{self.table} has no columns of a {self.kind}", mend=mend)
-        _no_name_twice([own for own, _ in columns], f"the columns of {self.table}")
+        no_name_twice([own for own, _ in columns], f"the columns of {self.table}")
         object.__setattr__(self, "columns", tuple(columns))
 
     def own_lines(self) -> Iterator[str]:
@@ -451,7 +388,7 @@ class DeclaredTruth:
     def __post_init__(self) -> None:
         object.__setattr__(self, "table", cql_name(self.table, "table name"))
         null_is = [(cql_name(name, "column name"), null_of(given)) for name, given in self.null_is]
-        _no_name_twice([name for name, _ in null_is], f"the columns of {NULL_IS}")
+        no_name_twice([name for name, _ in null_is], f"the columns of {NULL_IS}")
         object.__setattr__(self, "null_is", tuple(null_is))
         if not self.every:
             header = f"[{TRUTH}.{toml_key(self.table)}.{MIRROR}.TABLE]"
@@ -459,7 +396,7 @@ class DeclaredTruth:
                 f"nothing follows from the truth {self.table}",
                 mend=f"Name a table that follows from it: {header}",
             )
-        _no_name_twice((self.table, *self.projections), f"the tables of the truth {self.table}")
+        no_name_twice((self.table, *self.projections), f"the tables of the truth {self.table}")
 
     @property
     def every(self) -> tuple[DeclaredProjection, ...]:
@@ -539,8 +476,8 @@ class Declaration:
         if not self.truths:
             raise WrongUse("no truth is declared", mend=EXAMPLE)
         truths = [truth.table for truth in self.truths]
-        _no_name_twice(truths, "the truths")
-        _no_name_twice(self.projections, "the projections")
+        no_name_twice(truths, "the truths")
+        no_name_twice(self.projections, "the projections")
 
     @property
     def projections(self) -> tuple[str, ...]:

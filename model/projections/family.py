@@ -10,6 +10,7 @@ from mailmend.model.projections.content import Content
 from mailmend.model.projections.findings import Finding, MovedVerdict, RepairPolicy
 from mailmend.model.projections.group import Group, Shortfall
 from mailmend.model.projections.look import Look
+from mailmend.model.projections.numbering import Numbering
 from mailmend.model.projections.projection import Mirror, Projection
 from mailmend.model.projections.valued import Bounds, Numbers
 from mailmend.model.projections.verdicts import (
@@ -330,10 +331,14 @@ class Counts(Group):
         counters: (counter column, condition, or None to count every row).
         generators: tables with the counters' key, whose row changes before a row of the group is added or changed:
             while they do not change, no change has begun that a look at the mirror might miss.
+        numbered_by: (the truth's column, the name of the generator that gave its numbers).
+        used_with: tables that have rows where generators are used.
     """
 
     counters: tuple[tuple[str, RowCondition | None], ...]
     generators: tuple[Table, ...] = ()
+    numbered_by: tuple[tuple[str, str], ...] = ()
+    used_with: tuple[Table, ...] = ()
 
     by_row: ClassVar[bool] = False
 
@@ -348,6 +353,18 @@ class Counts(Group):
     @property
     def own_columns(self) -> frozenset[str]:
         return frozenset(self.counter_names)
+
+    @property
+    def numbering(self) -> Numbering | None:
+        """The numbers that its generators gave; None where they number no column."""
+        columns = {generator: column for column, generator in self.numbered_by}
+        given = []
+        for generator in self.generators:
+            if generator.name in columns:
+                given.append((generator, columns[generator.name]))
+        if not given:
+            return None
+        return Numbering(self.key_sources, tuple(given), self.used_with)
 
     @property
     def counter_names(self) -> tuple[str, ...]:
@@ -472,14 +489,25 @@ class Family:
         return tuple(dict.fromkeys(asked))
 
     @property
+    def numberings(self) -> tuple[Numbering, ...]:
+        """The numbers of its rows that generators gave."""
+        found = []
+        for counts in self.counts:
+            if counts.numbering is not None:
+                found.append(counts.numbering)
+        return tuple(found)
+
+    @property
     def truth_columns(self) -> tuple[str, ...]:
-        """Truth columns that a check reads: keys, compared and required columns, and columns of conditions."""
+        """Truth columns that a check reads: keys, numbers, of conditions, compared, required."""
         theirs = self.mirror.truth_names
         wanted = {*self.truth.key_names, *self.mirror.required, *self.mirror.needs}
         for column in self.mirror.compared:
             wanted.add(theirs.get(column.name, column.name))
         for projection in self.projections:
             wanted.update(projection.truth_columns)
+        for numbering in self.numberings:
+            wanted.update(numbering.columns)
         return self.truth.ordered(wanted)
 
 

@@ -1,26 +1,29 @@
-"""Generators of uids and modseqs that are behind the messages of their mailbox, as after a restored backup.
+"""Generators that are behind the numbers of the rows that they number, as after a restored backup.
 
-James gives a number from `messageCounter` or `modseq` to each new message, and writes over the row of the message that
-has it already. What a scan shows of each mailbox is compared with the last number of its generators, which are read
-after the rows: a generator is moved before a row is written, so none is called behind by accident. A generator only
-ever grows: raising one to the numbers in use is safe at any time, and is never undone.
+A program takes the next number of a group from a generator, and writes over the row that has it
+already: James gives uids and modseqs of a mailbox from `messageCounter` and `modseq`. What a scan
+shows of each group is compared with the last number of its generators, which are read after the
+rows: a generator is moved before a row is written, so none is called behind by accident. A
+generator only ever grows: raising one to the numbers in use is safe at any time, and is never
+undone.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
-from mailmend.model.catalog.mail import IMAP_UID, MAILBOX, MAILBOX_PATH, MESSAGE_COUNTER, MODSEQ
 from mailmend.model.errors import AccessDenied, DoubtfulWrite, MailmendError, SchemaMismatch
 from mailmend.model.ids import MailboxId
+from mailmend.model.names import text_literal
 from mailmend.model.operations import ChangeIf, Level, PutIfAbsent, Read, Scan, Seen
 from mailmend.model.ports import Clock, Tables
-from mailmend.model.projections.family import Family
-from mailmend.model.table import Table
-from mailmend.repair.joins.records import Spill
+from mailmend.model.projections.numbering import Numbering
+from mailmend.model.projections.projection import Mirror
+from mailmend.model.table import Key, Row, Table
+from mailmend.repair.joins.records import Packed, Spill, packing, unpacked_key
 from mailmend.repair.retries import Retries
 
 SHOWN_MAX = 1000
@@ -32,115 +35,143 @@ PENDING_MAX = 100_000
 _ROUNDS = 5
 
 
+_OF_A_MAILBOX: Final = ("mailboxId",)
+
+HighestNumbers = tuple[int, ...]
+"""The highest numbers in use of a group, one for each generator; 0 without any."""
+
+
 @dataclass(frozen=True, slots=True)
 class BehindGenerator:
     """A generator whose next number is in use.
 
     Attributes:
-        table: its table, in James's spelling.
-        mailbox: whose numbers it gives.
+        table: its table, as it is spelled.
+        key: of its row, which names the group whose numbers it gives.
         last: the last number that it gave; 0 where it has no row.
-        in_use: the highest number that a message has.
+        in_use: the highest number that a row of the truth has.
         statement: the CQL that mends it.
         raised: whether a repair has raised it.
+        columns: the columns of its key, as they are spelled.
     """
 
     table: str
-    mailbox: MailboxId
+    key: Key
     last: int
     in_use: int
     statement: str
     raised: bool = False
+    columns: tuple[str, ...] = _OF_A_MAILBOX
+
+    @property
+    def mailbox(self) -> MailboxId | None:
+        """The mailbox whose numbers it gives; None for a generator of other groups."""
+        if self.columns != _OF_A_MAILBOX:
+            return None
+        return MailboxId(self.key[0])
+
+    @property
+    def group(self) -> dict[str, str]:
+        """The columns of its key with their values, as text."""
+        return dict(zip(self.columns, map(str, self.key), strict=True))
 
     @property
     def kept(self) -> dict[str, Any]:
         """What a run keeps of it in the ledger: the number before it was raised, too."""
+        named: dict[str, Any] = {"group": self.group}
+        if self.mailbox is not None:
+            named = {"mailbox": str(self.mailbox)}
         return {
             "table": self.table,
-            "mailbox": str(self.mailbox),
+            **named,
             "last": self.last,
             "in_use": self.in_use,
             "raised": self.raised,
         }
 
-
-def is_numbered(family: Family) -> bool:
-    """Whether its generators gave the numbers of its rows; other generators only change."""
-    if family.truth.name != IMAP_UID.name:
-        return False
-    return any(counts.generators for counts in family.counts)
+    @property
+    def shown(self) -> dict[str, Any]:
+        """What the JSON of a result has of it."""
+        return {**self.kept, "statement": self.statement}
 
 
 def raised_by(summary: Mapping[str, Any]) -> list[BehindGenerator]:
     """The generators that a run raised, by the sums that the ledger keeps of it."""
     found = []
     for kept in summary.get("generators", ()):
-        if kept["raised"]:
-            mailbox = MailboxId(UUID(kept["mailbox"]))
-            numbers = (kept["last"], kept["in_use"])
-            found.append(BehindGenerator(kept["table"], mailbox, *numbers, "", raised=True))
+        if not kept["raised"]:
+            continue
+        numbers = (kept["last"], kept["in_use"])
+        if "mailbox" in kept:
+            key: Key = (UUID(kept["mailbox"]),)
+            columns = _OF_A_MAILBOX
+        else:
+            key = tuple(kept["group"].values())
+            columns = tuple(kept["group"])
+        found.append(BehindGenerator(kept["table"], key, *numbers, "", raised=True, columns=columns))
     return found
 
 
 @dataclass(frozen=True, slots=True)
 class Generators:
-    """The generators of one keyspace.
+    """The generators of one numbering.
 
     Args:
-        mail: the mail keyspace.
-        family: the declarations, restricted to what the live schema has.
+        mail: the keyspace.
+        numbering: what the live schema has of it.
         clock: the time of waits between retries.
         keyspace: its name, for statements.
     """
 
     mail: Tables
-    family: Family
+    numbering: Numbering
     clock: Clock
     keyspace: str
 
-    def behind(self, in_use: Mapping[MailboxId, "HighestNumbers"]) -> Iterator[BehindGenerator]:
-        """The mailboxes whose last number is below the one in use.
+    def behind(self, in_use: Mapping[Key, HighestNumbers]) -> Iterator[BehindGenerator]:
+        """The generators whose last number is below the one in use.
 
         A generator without a row is behind as well, except in a keyspace where nothing gives numbers.
 
         Args:
-            in_use: the mailboxes, with the numbers of their messages.
+            in_use: the groups, with the numbers of their rows.
         """
         used: bool | None = None  # asked for the first generator without a row
         waiting = iter(in_use)
         while some := list(islice(waiting, _READS_AT_ONCE)):
-            for table in self._tables.values():
-                answers = self.mail.read_all([Read(table, (mailbox,)) for mailbox in some])
-                for mailbox, answer in zip(some, answers, strict=True):
+            for place, table in enumerate(self.numbering.generators):
+                answers = self.mail.read_all([Read(table, key) for key in some])
+                for key, answer in zip(some, answers, strict=True):
                     if isinstance(answer, MailmendError):
                         raise answer
                     last = _number(table, answer)
-                    highest = in_use[mailbox].of(table)
+                    highest = in_use[key][place]
                     if last >= highest:
                         continue
                     if not last and used is None:
                         used = self.used()
                     if last or used:
-                        yield from self._confirmed(table, mailbox, highest)
+                        yield from self._confirmed(table, key, highest)
 
     def used(self) -> bool:
-        """Whether something gives numbers in this keyspace: a generator has a row, or a mailbox is registered.
+        """Whether something gives numbers in this keyspace: a generator has a row, or what is used with them.
 
         No program adds a message to a mailbox without a name, so rows of messages alone need no
         generator.
         """
-        return any(self._has_rows(table) for table in (*self._tables.values(), MAILBOX_PATH, MAILBOX))
+        return any(map(self._has_rows, (*self.numbering.generators, *self.numbering.used_with)))
 
     def raised(self, found: BehindGenerator) -> BehindGenerator:
         """Raise a generator to the numbers in use; unchanged where the role may not write it."""
-        table = self._tables[found.table]
+        tables = {table.spelling: table for table in self.numbering.generators}
+        table = tables[found.table]
         with suppress(AccessDenied):
             for _ in range(_ROUNDS):
-                last = self._last(table, found.mailbox, Level.SERIAL)
+                last = self._last(table, found.key, Level.SERIAL)
                 if last >= found.in_use:
                     return replace(found, raised=True)
                 with suppress(DoubtfulWrite):  # the next SERIAL read decides
-                    self.mail.attempt(_raise(table, found.mailbox, last, found.in_use))
+                    self.mail.attempt(_raise(table, found.key, last, found.in_use))
         return found
 
     def _has_rows(self, table: Table) -> bool:
@@ -151,124 +182,147 @@ class Generators:
         except AccessDenied:  # a needless report costs less than a message that is overwritten
             return True
 
-    def _confirmed(self, table: Table, mailbox: MailboxId, in_use: int) -> Iterator[BehindGenerator]:
+    def _confirmed(self, table: Table, key: Key, in_use: int) -> Iterator[BehindGenerator]:
         """The generator, where a second look still shows it behind; at QUORUM, so that a check leaves no promise."""
-        last = self._last(table, mailbox, Level.QUORUM)
+        last = self._last(table, key, Level.QUORUM)
         if last < in_use:
-            statement = self._statement(table, mailbox, last, in_use)
-            yield BehindGenerator(table.spelling, mailbox, last, in_use, statement)
+            statement = self._statement(table, key, last, in_use)
+            columns = tuple(column.spelling for column in table.key)
+            yield BehindGenerator(table.spelling, key, last, in_use, statement, columns=columns)
 
-    def _last(self, table: Table, mailbox: MailboxId, level: Level) -> int:
-        read = Read(table, (mailbox,), level)
+    def _last(self, table: Table, key: Key, level: Level) -> int:
+        read = Read(table, key, level)
         return _number(table, Retries(self.clock).call(lambda: self.mail.read(read)))
 
-    def _statement(self, table: Table, mailbox: MailboxId, last: int, in_use: int) -> str:
-        key = table.partition[0].spelling
+    def _statement(self, table: Table, key: Key, last: int, in_use: int) -> str:
         number = table.regular[0].spelling
         place = f"{self.keyspace}.{table.spelling}"
+        literals = {}
+        for column, value in zip(table.key, key, strict=True):
+            literals[column.spelling] = _literal(value)
         if last:
-            return f"UPDATE {place} SET {number} = {in_use} WHERE {key} = {mailbox} IF {number} = {last};"  # noqa: S608
-        return f"INSERT INTO {place} ({key}, {number}) VALUES ({mailbox}, {in_use}) IF NOT EXISTS;"  # noqa: S608
-
-    @property
-    def _tables(self) -> dict[str, Table]:
-        """The generators' tables that the live schema has."""
-        tables = {}
-        for counts in self.family.counts:
-            for table in counts.generators:
-                tables[table.spelling] = table
-        return tables
-
-
-@dataclass(frozen=True, slots=True)
-class HighestNumbers:
-    """The highest numbers that the messages of a mailbox have."""
-
-    uid: int = 0
-    modseq: int = 0
-
-    def with_(self, other: "HighestNumbers | None") -> "HighestNumbers":
-        """The higher ones of both."""
-        if other is None:
-            return self
-        return HighestNumbers(max(self.uid, other.uid), max(self.modseq, other.modseq))
-
-    def of(self, generator: Table) -> int:
-        """The number that this generator gave."""
-        return {MESSAGE_COUNTER.name: self.uid, MODSEQ.name: self.modseq}.get(generator.name, 0)
+            where = " AND ".join(f"{name} = {literal}" for name, literal in literals.items())
+            return f"UPDATE {place} SET {number} = {in_use} WHERE {where} IF {number} = {last};"  # noqa: S608
+        names = ", ".join((*literals, number))
+        values = ", ".join((*literals.values(), str(in_use)))
+        return f"INSERT INTO {place} ({names}) VALUES ({values}) IF NOT EXISTS;"  # noqa: S608
 
 
 @dataclass(slots=True)
 class GeneratorWatch:
-    """Looks at the rows of messages as a scan reads them, in any order and in bounded memory.
+    """Looks at rows as a scan reads them, in any order and in bounded memory.
 
     Args:
-        spill: where the numbers of mailboxes go that are too many for memory; None for a few mailboxes.
+        mirror: whose rows may have numbers that no row of the truth has.
+        spill: where the numbers of groups go that are too many for memory; None for a few groups.
     """
 
     generators: Generators
+    mirror: Mirror
     spill: Spill | None = None
-    _mailbox: UUID | None = None
-    _numbers: HighestNumbers = HighestNumbers()
-    _pending: dict[MailboxId, HighestNumbers] = field(default_factory=dict)
+    _group_of: Callable[[Row], Packed] = field(init=False)
+    _group_of_copy: Callable[[Row], Packed] | None = field(init=False)
+    _columns: tuple[str, ...] = field(init=False)
+    _columns_of_copy: tuple[str, ...] = field(init=False)
+    _group: Packed = ()
+    _numbers: HighestNumbers = field(init=False)
+    _pending: dict[Packed, HighestNumbers] = field(default_factory=dict)
     _spilled: bool = False
 
-    def add(self, mailbox: UUID, uid: int, modseq: int | None = None) -> None:
-        """A message's numbers; rows of one mailbox that come together cost least."""
-        if mailbox != self._mailbox:
-            self._close()
-            self._mailbox = mailbox
-        before = self._numbers
-        modseq = modseq or 0
-        if uid > before.uid or modseq > before.modseq:
-            self._numbers = HighestNumbers(max(uid, before.uid), max(modseq, before.modseq))
+    def __post_init__(self) -> None:
+        numbering = self.generators.numbering
+        self._group_of = packing(numbering.group)
+        self._columns = numbering.columns
+        own = {source: name for name, source in self.mirror.key}
+        self._group_of_copy = None
+        if own.keys() >= set(numbering.group):
+            self._group_of_copy = packing(own[source] for source in numbering.group)
+        self._columns_of_copy = tuple(own.get(column, "") for column in numbering.columns)
+        self._numbers = self._none
+
+    def add(self, row: Row) -> None:
+        """The numbers of a row of the truth; rows of one group that come together cost least."""
+        self._add(self._group_of(row), row, self._columns)
+
+    def add_copy(self, row: Row) -> None:
+        """The numbers in the key of a mirror's row, which may have no truth; other cells go with a repair."""
+        if self._group_of_copy is not None:
+            self._add(self._group_of_copy(row), row, self._columns_of_copy)
 
     def end(self) -> list[BehindGenerator]:
         """The generators behind, at most `SHOWN_MAX`; call it once, after all rows. The generators are read now."""
         self._close()
         found: list[BehindGenerator] = []
         for numbers in self._parts():
-            found += islice(self.generators.behind(numbers), SHOWN_MAX - len(found))
+            in_use = {unpacked_key(group): highest for group, highest in numbers.items()}
+            found += islice(self.generators.behind(in_use), SHOWN_MAX - len(found))
         return in_order(found)
 
+    @property
+    def _none(self) -> HighestNumbers:
+        return (0,) * len(self._columns)
+
+    def _add(self, group: Packed, row: Row, columns: Sequence[str]) -> None:
+        if group != self._group:
+            self._close()
+            self._group = group
+        numbers = [row.get(column) or 0 for column in columns]
+        self._numbers = tuple(map(max, self._numbers, numbers))
+
     def _close(self) -> None:
-        if self._mailbox is not None:
-            mailbox = MailboxId(self._mailbox)
-            self._pending[mailbox] = self._numbers.with_(self._pending.get(mailbox))
-        self._numbers = HighestNumbers()
+        group = self._group
+        if group and None not in group:  # a row without a group has no generator
+            self._pending[group] = _higher(self._numbers, self._pending.get(group, self._none))
+        self._numbers = self._none
         if self.spill is not None and len(self._pending) >= PENDING_MAX:
             self._put_away(self.spill)
 
     def _put_away(self, spill: Spill) -> None:
-        for mailbox, numbers in self._pending.items():
-            spill.add((mailbox.bytes, numbers.uid, numbers.modseq))
+        for group, numbers in self._pending.items():
+            spill.add((group, *numbers))
         self._pending = {}
         self._spilled = True
 
-    def _parts(self) -> Iterator[dict[MailboxId, HighestNumbers]]:
+    def _parts(self) -> Iterator[dict[Packed, HighestNumbers]]:
         if self.spill is None or not self._spilled:
             yield self._pending
             return
         self._put_away(self.spill)
         for part in self.spill.parts():
-            numbers: dict[MailboxId, HighestNumbers] = {}
-            for key, uid, modseq in part:
-                mailbox = MailboxId(UUID(bytes=key))
-                numbers[mailbox] = HighestNumbers(uid, modseq).with_(numbers.get(mailbox))
-            yield numbers
+            highest: dict[Packed, HighestNumbers] = {}
+            for group, *numbers in part:
+                highest[group] = _higher(numbers, highest.get(group, self._none))
+            yield highest
 
 
 def in_order(found: Sequence[BehindGenerator]) -> list[BehindGenerator]:
-    """The generators by mailbox, whichever engine found them."""
-    return sorted(found, key=lambda generator: (generator.mailbox, generator.table))
+    """The generators of one numbering by their groups, whichever engine found them."""
+    return sorted(found, key=lambda generator: (generator.key, generator.table))
+
+
+def _higher(some: Sequence[int], others: Sequence[int]) -> HighestNumbers:
+    return tuple(map(max, some, others))
+
+
+def _literal(value: Any) -> str:
+    """A value of a key in CQL."""
+    match value:
+        case bool():
+            return str(value).lower()
+        case int() | UUID():
+            return str(value)
+        case bytes():
+            return f"0x{value.hex()}"
+        case _:
+            return text_literal(str(value))
 
 
 def _number(table: Table, rows: Sequence[Seen]) -> int:
     return max((seen.row.get(table.regular[0].name) or 0 for seen in rows), default=0)
 
 
-def _raise(table: Table, mailbox: MailboxId, last: int, number: int) -> ChangeIf | PutIfAbsent:
+def _raise(table: Table, key: Key, last: int, number: int) -> ChangeIf | PutIfAbsent:
     column = table.regular[0].name
     if last:
-        return ChangeIf(table, (mailbox,), {column: last}, {column: number})
-    return PutIfAbsent(table, {table.partition[0].name: mailbox, column: number})
+        return ChangeIf(table, key, {column: last}, {column: number})
+    return PutIfAbsent(table, {**table.key_row(key), column: number})

@@ -57,7 +57,7 @@ from mailmend.repair.mending.engine import (
     named_counts,
     names_of_counters,
 )
-from mailmend.repair.mending.generators import Generators, is_numbered
+from mailmend.repair.mending.generators import Generators
 from mailmend.repair.mending.limits import Pace
 from mailmend.repair.mending.throttle import Throttle, pace_of
 
@@ -310,14 +310,21 @@ class _Stages:
         mail = self.tools.mail
         if mail is None or self.policy.run is None:
             return
+        generators = self._generators_in(mail)
         raised = []
         for found in self.result.generators:
-            raised.append(self._generators_in(mail).raised(found))
+            raised.append(generators[found.table].raised(found))
         self.result.generators = raised
 
-    def _generators_in(self, mail: Tables) -> Generators:
-        numbered = [family for family in self.settings.families if is_numbered(family)]
-        return Generators(mail, numbered[0], self.tools.clock, self.settings.keyspace)
+    def _generators_in(self, mail: Tables) -> dict[str, Generators]:
+        """The generators by the spelling of their tables."""
+        found = {}
+        for family in self.settings.families:
+            for numbering in family.numberings:
+                of_group = Generators(mail, numbering, self.tools.clock, self.settings.keyspace)
+                for table in numbering.generators:
+                    found[table.spelling] = of_group
+        return found
 
     def _wait(self, detection: Detection) -> None:
         """Wait for lags to settle; no wait where nothing can settle (content that is only reported)."""

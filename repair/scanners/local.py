@@ -7,7 +7,7 @@ is read last is never older.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -51,7 +51,6 @@ from mailmend.repair.mending.generators import (
     BehindGenerator,
     Generators,
     GeneratorWatch,
-    is_numbered,
 )
 
 if TYPE_CHECKING:
@@ -157,15 +156,17 @@ class _FamilyScan:
 
     def run(self) -> None:
         family = self.family
-        watch = self._watch()
+        watches = self._watches()
         for mirror in family.copies:
-            self._keep(mirror, self._mirror_keeper(watch))
+            self._keep(mirror, self._mirror_keeper(watches))
         self._keep_filters()
         for number, group in enumerate(self.forms.groups):
             self._keep(group, self._group_keeper(group, number))
         if family.content:
             self._keep(family.content, self._content_keeper(family.content))
-        keep = self._watched(watch, self._truth_keeper())
+        keep = self._truth_keeper()
+        for watch in watches:
+            keep = partial(_keep_watched, watch, keep)
         if isinstance(family.mirror, PartialMirror):
             keep = partial(_keep_parts, family.mirror, keep)
         self._read(family.truth, family.truth_columns, keep)
@@ -209,36 +210,26 @@ class _FamilyScan:
     def _keep(self, projection: Projection, keep: Callable[[Row], None]) -> None:
         self._read(projection.table, projection.read_columns, keep)
 
-    def _watch(self) -> GeneratorWatch | None:
-        """Collects the numbers in use; None where no generator gives them."""
-        if not is_numbered(self.family):
-            return None
+    def _watches(self) -> list[GeneratorWatch]:
+        """Collect the numbers in use that generators gave."""
         engine = self.engine
-        keyspace = self.settings.keyspace
-        watch = GeneratorWatch(Generators(engine.mail, self.family, engine.clock, keyspace), self._spill("numbers"))
-        self.detection.watches.append(watch)
-        return watch
+        watches = []
+        for place, numbering in enumerate(self.family.numberings):
+            generators = Generators(engine.mail, numbering, engine.clock, self.settings.keyspace)
+            spill = self._spill(f"numbers-{place}")
+            watches.append(GeneratorWatch(generators, self.family.mirror, spill))
+        self.detection.watches += watches
+        return watches
 
-    def _mirror_keeper(self, watch: GeneratorWatch | None) -> Callable[[Row], None]:
-        """A uid is in use also where only the mirror has it; a modseq that only the mirror has goes with a repair."""
+    def _mirror_keeper(self, watches: Sequence[GeneratorWatch]) -> Callable[[Row], None]:
         at_mirror, *_ = self.places
 
         def keep(row: Row) -> None:
             at_mirror.add(self._mirror_record(row))
-            if watch is not None:
-                watch.add(row["mailboxid"], row["uid"])
+            for watch in watches:
+                watch.add_copy(row)
 
         return keep
-
-    def _watched(self, watch: GeneratorWatch | None, keep: Callable[[Row], None]) -> Callable[[Row], None]:
-        if watch is None:
-            return keep
-
-        def keep_and_watch(row: Row) -> None:
-            watch.add(row["mailboxid"], row["uid"], row.get("modseq"))
-            keep(row)
-
-        return keep_and_watch
 
     def _group_keeper(self, group: Group, number: int) -> Callable[[Row], None]:
         key_of = packing_key(group.table)
@@ -327,6 +318,11 @@ class _FamilyScan:
 def _keep_parts(mirror: PartialMirror, keep: Callable[[Row], None], row: Row) -> None:
     for part in mirror.unnested(row):
         keep(part)
+
+
+def _keep_watched(watch: GeneratorWatch, keep: Callable[[Row], None], row: Row) -> None:
+    watch.add(row)
+    keep(row)
 
 
 def _filter_keeper(

@@ -298,14 +298,23 @@ class _FamilyLook:
             case TargetRows(rows=rows):
                 self._look(suspects_named(self.family, rows, self._streamed, self.settings.level))
             case TargetMailboxes(ids=ids, scan=scan):
-                place = (self.engine.mail, self.family, self.engine.clock, self.settings.keyspace)
-                watch = GeneratorWatch(Generators(*place))
+                watches = self._watches()
                 self._look_at_orphans(ids)
-                self._look_at_partitions(ids, watch, gaps=not scan)
+                self._look_at_partitions(ids, watches, gaps=not scan)
                 if scan:
-                    self._look(self._of_truths(self._paged(frozenset(ids), watch)))
+                    self._look(self._of_truths(self._paged(frozenset(ids), watches)))
                 self._look_at_counters(ids)
-                self.found.behind += watch.end()
+                for watch in watches:
+                    self.found.behind += watch.end()
+
+    def _watches(self) -> list[GeneratorWatch]:
+        """Collect the numbers in use that generators gave."""
+        engine = self.engine
+        watches = []
+        for numbering in self.family.numberings:
+            generators = Generators(engine.mail, numbering, engine.clock, self.settings.keyspace)
+            watches.append(GeneratorWatch(generators, self.family.mirror))
+        return watches
 
     def _look(self, candidates: Iterator[Suspect], *, only_with_truth: bool = False) -> None:
         looks = SecondLook(self.engine.mail, (self.family,), self.policy, self.engine.clock)
@@ -320,7 +329,13 @@ class _FamilyLook:
             rows = chain.from_iterable(self._named(partition))
             self._look(self._of_mirror(row for row in rows if row[self._lead] in messages))
 
-    def _look_at_partitions(self, ids: Iterable[UUID], watch: GeneratorWatch, *, gaps: bool) -> None:
+    def _look_at_partitions(
+        self,
+        ids: Iterable[UUID],
+        watches: Sequence[GeneratorWatch],
+        *,
+        gaps: bool,
+    ) -> None:
         """Places of the mirror's rows, half-written ones too; filters only where a truth was found."""
         mirror = self.family.mirror
         _, uid = mirror.key_sources
@@ -332,7 +347,8 @@ class _FamilyLook:
                 named = []
                 halves = []
                 for row in rows:
-                    watch.add(mailbox, row[uid], row.get("modseq"))
+                    for watch in watches:
+                        watch.add(row)
                     last = max(last, row[uid])
                     if self.family.truth.partition_named_by(row) is None:
                         halves.append(Suspect(mirror.name, mirror.key_of(row), Verdict.WITHDRAW))
@@ -356,8 +372,9 @@ class _FamilyLook:
         own = mirror.own_names
         leads = [own.get(name, name) for name in self.family.truth.partition_names]
         columns = dict.fromkeys((*mirror.table.key_names, *leads))
-        if "modseq" in mirror.table.names:
-            columns["modseq"] = None
+        for numbering in self.family.numberings:
+            numbers = [own.get(name, name) for name in numbering.columns]
+            columns |= dict.fromkeys(name for name in numbers if name in mirror.table)
         rows = self._streamed(Scan(mirror.table, tuple(columns), self.settings.level, under=under))
         while some := list(islice(rows, ROWS_AT_ONCE)):
             yield [mirror.restored(row) for row in some]
@@ -415,12 +432,13 @@ class _FamilyLook:
         self.found.scanned[table.spelling] += len(rows)
         return rows
 
-    def _paged(self, ids: frozenset[UUID], watch: GeneratorWatch) -> Iterator[Row]:
+    def _paged(self, ids: frozenset[UUID], watches: Sequence[GeneratorWatch]) -> Iterator[Row]:
         truth = self.family.truth
-        mailbox, uid = self.family.mirror.key_sources
+        mailbox, _ = self.family.mirror.key_sources
         for row in self._streamed(Scan(truth, self.family.truth_columns, self.settings.level)):
             if row[mailbox] in ids:
-                watch.add(row[mailbox], row[uid], row.get("modseq"))
+                for watch in watches:
+                    watch.add(row)
                 yield row
 
     def _streamed(self, scan: Scan) -> Iterator[Row]:

@@ -17,9 +17,7 @@ from mailmend.model.projections.declaration_file import (
 )
 from mailmend.model.projections.declaration_nodes import BadDeclaration
 from mailmend.model.projections.declarations import (
-    EVERY_ROW,
     Declaration,
-    DeclaredCondition,
     DeclaredContent,
     DeclaredCount,
     DeclaredExplode,
@@ -28,10 +26,10 @@ from mailmend.model.projections.declarations import (
     DeclaredMin,
     DeclaredMirror,
     DeclaredProjection,
-    DeclaredTest,
     DeclaredTruth,
     DeclaredUnion,
 )
+from mailmend.model.projections.declared_conditions import EVERY_ROW, DeclaredCondition, DeclaredTest
 from mailmend.model.projections.declared_mirrors import REPORTED
 from mailmend.model.projections.declared_transforms import BUCKETS_MAX, WORDS, DeclaredTransform
 from mailmend.model.table import OtherColumn
@@ -190,7 +188,19 @@ def projections(draw: st.DrawFn, table: str) -> DeclaredProjection:  # noqa: PLR
             names = draw(st.lists(NAMES, min_size=1, max_size=3, unique=True))
             counters = tuple((name, draw(CONDITIONS)) for name in names)
             generators = tuple(name for name in draw(NAME_LISTS) if name != table)
-            return DeclaredCount(table, renamed, computed=computed, counters=counters, generators=generators)
+            numbered_by = tuple((f"n{place}", name) for place, name in enumerate(generators))
+            used_with: tuple[str, ...] = ()
+            if numbered_by:
+                used_with = draw(NAME_LISTS)
+            return DeclaredCount(
+                table,
+                renamed,
+                computed=computed,
+                counters=counters,
+                generators=generators,
+                numbered_by=numbered_by,
+                used_with=used_with,
+            )
         case "max" | "min" as word:
             kind = {"max": DeclaredMax, "min": DeclaredMin}[word]
             return kind(table, renamed, computed=computed, columns=draw(PAIRS))

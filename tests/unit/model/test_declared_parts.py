@@ -7,6 +7,8 @@ from mailmend.model.table import OtherColumn
 from tests.unit.model.test_declarations import EVERY_KIND, refused
 
 MIRROR = "[truth.a.mirror.b]\n"
+COUNT = "[truth.a.count.b]\ncounters = { n = {} }\n"
+NUMBERED = COUNT + "generators = ['c']\nnumbered_by = "
 NULL_IS = "[truth.a.mirror.b]\n[truth.a]\nnull_is = "
 
 
@@ -60,6 +62,10 @@ NULL_IS = "[truth.a.mirror.b]\n[truth.a]\nnull_is = "
             "'from' is not a valid table name",
             "in double quotes",
         ),
+        (NUMBERED + "['c']", 4, 1, "numbered_by is not a table", "column_of_truth"),
+        (NUMBERED + "{ d = 'x' }", 1, 16, "x gives numbers, and is no generator of b", "Name it in generators too."),
+        (NUMBERED + "{ d = 'c', e = 'c' }", 1, 16, "c occurs twice among the generators of numbered_by", "once"),
+        (COUNT + "used_with = ['c']", 1, 16, "used_with of b is about numbers, of which it has none", "numbered_by"),
         (NULL_IS + "1", 3, 1, "null_is is not a table", "done = false"),
         (NULL_IS + "{ c = 1.5 }", 3, 13, "the null of c is neither a constant nor another column", "done = false"),
         (NULL_IS + "{ c = {} }", 3, 13, "the null of c is read as nothing", 'column = "message"'),

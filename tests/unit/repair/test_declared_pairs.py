@@ -17,7 +17,7 @@ from mailmend.model.projections.verdicts import Verdict
 from mailmend.model.table import Key, Row, Table, columns
 from mailmend.model.values import CqlDuration, FrozenMap, date_of, same_value, time_of
 from mailmend.repair.clock import Timing
-from mailmend.repair.mending.engine import RepairSettings
+from mailmend.repair.mending.engine import RepairResult, RepairSettings
 from mailmend.repair.mending.runner import RepairTools, check, repair
 from mailmend.repair.mending.undo import UndoSettings, UndoTools, undo
 from mailmend.repair.scanners.local import LocalEngine
@@ -51,10 +51,14 @@ class Shop:
         return {finding.suspect.key: finding for finding in found if finding.verdict is not Verdict.AGREE}
 
     def repair(self) -> RunId:
-        result = repair(self._settings(), self._tools(), lambda _: None)
+        result = self.repaired()
         assert result.run is not None
-        assert result.failed == 0
         return result.run
+
+    def repaired(self) -> RepairResult:
+        result = repair(self._settings(), self._tools(), lambda _: None)
+        assert result.failed == 0
+        return result
 
     def undo(self, run: RunId) -> RunId:
         world = self.world
@@ -84,7 +88,14 @@ class Shop:
     def _tools(self) -> RepairTools:
         world = self.world
         engine = LocalEngine(world.mail, world.ledger, world.clock)
-        return RepairTools(engine, world.clock, world.memory, SilentProgress(), ledger=world.ledger)
+        return RepairTools(
+            engine,
+            world.clock,
+            world.memory,
+            SilentProgress(),
+            ledger=world.ledger,
+            mail=world.mail,
+        )
 
 
 def damaged_shop() -> Shop:

@@ -13,7 +13,7 @@ from mailmend.model.projections.verdicts import Verdict
 from mailmend.model.table import Key, Row, Table, columns
 from mailmend.repair.declared import DoesNotFit, declared_families
 from mailmend.repair.mending.counter_reads import Tallies
-from mailmend.repair.mending.generators import is_numbered
+from mailmend.repair.mending.generators import raised_by
 from mailmend.repair.unseen import unseen_by
 from tests.unit.repair.test_declared_pairs import Shop
 
@@ -145,6 +145,7 @@ class TestRequired:
 
 
 COUNTED = "[truth.orders.mirror.by_shop]\n[truth.orders.count.totals]\ncounters = { total = {} }\n"
+NUMBERED = f'{COUNTED}generators = ["given"]\nnumbered_by = {{ number = "given" }}\n'
 
 
 class TestGenerators:
@@ -174,13 +175,46 @@ class TestGenerators:
         assert first.same_as(again)
         assert first.same_as(tallies.look(("s",))) is not has_generator
 
-    def test_a_check_compares_no_numbers_of_a_generator_that_is_not_of_mail(self) -> None:
+    def test_a_check_compares_no_numbers_of_a_generator_that_gave_none(self) -> None:
         (family,) = families(f'{COUNTED}generators = ["given"]\n')
         shop = Shop(family)
         shop.put(ORDERS, order(1))
 
-        assert not is_numbered(family)
+        assert family.numberings == ()
         assert verdicts(shop) == {("s", "monday", 1): Verdict.PROJECT}
+
+    def test_a_generator_that_is_behind_is_named_and_raised(self) -> None:
+        # Given
+        (family,) = families(NUMBERED)
+        shop = Shop(family)
+        shop.put(ORDERS, order(4))
+        shop.put(BY_SHOP, {"shop": "s", "day": "monday", "number": 4})
+        shop.put(GIVEN, {"name": "s", "last": 3})
+
+        # When
+        result = shop.repaired()
+
+        # Then
+        (behind,) = result.generators
+        assert (behind.group, behind.last, behind.in_use, behind.raised) == ({"name": "s"}, 3, 4, True)
+        assert behind.statement == "UPDATE shop.given SET last = 4 WHERE name = 's' IF last = 3;"
+        ((row, _, _),) = shop.rows(GIVEN, ("s",))
+        assert row["last"] == 4
+        (kept,) = raised_by({"generators": [behind.kept]})
+        assert (kept.group, kept.mailbox) == (behind.group, None)
+
+    @pytest.mark.parametrize("used", [False, True])
+    def test_a_generator_without_a_row_is_behind_where_numbers_are_given(self, used: bool) -> None:
+        (family,) = families(f'{NUMBERED}used_with = ["days"]\n')
+        shop = Shop(family)
+        shop.put(ORDERS, order(4))
+        shop.put(BY_SHOP, {"shop": "s", "day": "monday", "number": 4})
+        if used:
+            shop.put(DAYS, {"shop": "s", "day": "monday", "last": 0})
+
+        result = shop.repaired()
+
+        assert [(behind.last, behind.in_use) for behind in result.generators] == [(0, 4)] * used
 
     def test_a_generator_is_not_named_as_unseen(self) -> None:
         live = Schema((), (ORDERS, BY_SHOP, TOTALS, GIVEN, SUMS))
@@ -196,6 +230,13 @@ class TestGenerators:
                 f'{COUNTED}generators = ["days"]',
                 "the key of days is not the key of totals\n  A generator has a row for each group.",
             ),
+            (f"{NUMBERED.replace('number =', 'numbr =')}", "orders has no column numbr\n  Did you mean 'number'?"),
+            (f"{NUMBERED.replace('number =', 'state =')}", "orders.state is of type text\n  A generator gives numbers"),
+            (
+                f'{COUNTED}generators = ["Taken"]\nnumbered_by = {{ number = "Taken" }}',
+                "the rows of taken have not one number alone",
+            ),
+            (f'{NUMBERED}used_with = ["dayz"]', "there is no table dayz\n  Did you mean 'days'?"),
             (
                 COUNTED.replace("totals", "sums") + 'generators = ["given"]',
                 "sums has no counters, and only counters have generators",

@@ -1,4 +1,4 @@
-"""Generators of uids and modseqs that are behind the messages: found by a scan, raised and never lowered."""
+"""Generators that are behind the numbers in use: found by a scan, raised and never lowered."""
 
 from pathlib import Path
 from uuid import UUID
@@ -26,7 +26,8 @@ class Place:
     def __init__(self) -> None:
         self.clock, self.faults = VirtualClock(), Faults()
         self.tables = MemoryTables(self.clock.micros, self.faults)
-        self.generators = Generators(self.tables, MESSAGES, self.clock, "mail")
+        (numbering,) = MESSAGES.numberings
+        self.generators = Generators(self.tables, numbering, self.clock, "mail")
 
     def gave(self, mailbox: UUID, uid: int | None = None, modseq: int | None = None) -> None:
         for table, column, number in ((MESSAGE_COUNTER, "nextuid", uid), (MODSEQ, "nextmodseq", modseq)):
@@ -36,10 +37,14 @@ class Place:
     def watched(
         self, *rows: tuple[UUID, int, int | None], spill: Spill | None = None
     ) -> list[tuple[str, UUID, int, int]]:
-        watch = GeneratorWatch(self.generators, spill)
+        watch = GeneratorWatch(self.generators, MESSAGES.mirror, spill)
         for mailbox, uid, modseq in rows:
-            watch.add(mailbox, uid, modseq)
-        return [(one.table, one.mailbox, one.last, one.in_use) for one in watch.end()]
+            watch.add({"mailboxid": mailbox, "uid": uid, "modseq": modseq})
+        found = []
+        for behind in watch.end():
+            assert behind.mailbox is not None
+            found.append((behind.table, behind.mailbox, behind.last, behind.in_use))
+        return found
 
     def last(self, table: Table, mailbox: UUID) -> int:
         (seen,) = self.tables.read(Read(table, (mailbox,)))
@@ -68,6 +73,17 @@ def test_each_generator_is_compared_with_the_highest_number_of_its_mailbox(
         found = place.watched(*rows, spill=Spill(workshop, "numbers"))
 
     assert found == [("messageCounter", BOB, 5, 30), ("modseq", BOB, 2, 40)]
+
+
+def test_a_copy_without_a_truth_counts_by_the_numbers_in_its_key() -> None:
+    """A repair withdraws such a row with its other cells; a program may have given its uid."""
+    place = Place()
+    place.gave(BOB, uid=5, modseq=5)
+    watch = GeneratorWatch(place.generators, MESSAGES.mirror)
+
+    watch.add_copy({"mailboxid": BOB, "uid": 7, "modseq": 9})
+
+    assert [(behind.table, behind.in_use) for behind in watch.end()] == [("messageCounter", 7)]
 
 
 BOBS_PATH = {"namespace": "#private", "user": "bob", "mailboxname": "INBOX", "mailboxid": BOB}
@@ -113,8 +129,8 @@ def test_the_statement_of_a_truncated_table_mends_it(emptied: Table) -> None:
     place.gave(BOB, uid=4, modseq=6)
     place.tables.write(Remove(emptied, (BOB,)))
 
-    watch = GeneratorWatch(place.generators)
-    watch.add(BOB, 4, 6)
+    watch = GeneratorWatch(place.generators, MESSAGES.mirror)
+    watch.add({"mailboxid": BOB, "uid": 4, "modseq": 6})
     (behind,) = watch.end()
 
     number = {"messageCounter": 4, "modseq": 6}[emptied.spelling]
@@ -152,7 +168,7 @@ def test_a_generator_is_raised_to_the_numbers_in_use(last: int, doubt: bool | No
         kinds = (ChangeIf, PutIfAbsent)
         place.faults.doubt(on(MESSAGE_COUNTER, *kinds), DoubtfulWrite("no answer"), done=doubt)
 
-    raised = place.generators.raised(BehindGenerator("messageCounter", BOB, last, 30, ""))
+    raised = place.generators.raised(BehindGenerator("messageCounter", (BOB,), last, 30, ""))
 
     assert (raised.raised, place.last(MESSAGE_COUNTER, BOB)) == (True, 30)
 
@@ -161,7 +177,7 @@ def test_a_generator_that_is_further_by_now_is_never_lowered() -> None:
     place = Place()
     place.gave(BOB, uid=44)
 
-    assert place.generators.raised(BehindGenerator("messageCounter", BOB, 5, 30, "")).raised
+    assert place.generators.raised(BehindGenerator("messageCounter", (BOB,), 5, 30, "")).raised
     assert place.last(MESSAGE_COUNTER, BOB) == 44
 
 
@@ -170,4 +186,4 @@ def test_a_role_that_may_not_write_leaves_it() -> None:
     place.gave(BOB, uid=5)
     place.faults.fail(on(MESSAGE_COUNTER, ChangeIf), AccessDenied("no"))
 
-    assert not place.generators.raised(BehindGenerator("messageCounter", BOB, 5, 30, "")).raised
+    assert not place.generators.raised(BehindGenerator("messageCounter", (BOB,), 5, 30, "")).raised
