@@ -1,16 +1,23 @@
-"""A materialised view of a real Cassandra that lost writes: found, and mended by touches of its base."""
+"""Materialised views of a real Cassandra that lost writes: found, and mended by touches of their bases."""
 
+import json
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+from uuid import UUID
 
 import pytest
 
 from mailmend.cql.driver.session import connect
 from mailmend.cql.render import in_every_data_centre, keyspace_cql
+from mailmend.model.operations import Scan
+from mailmend.model.table import Row, Table
 from tests.support.commands import CommandLine, Ended, command_line, contact_of
+from tests.support.cyclists import CYCLISTS, DECLARED, VIEWS, Rows, demanded, differences, out_of_reach
 from tests.support.servers import OwnNode, own_node
 
 pytestmark = [pytest.mark.cassandra, pytest.mark.thorough]
@@ -35,6 +42,77 @@ MEANWHILE = (
     "INSERT INTO shop.users (user_id, email, name) VALUES (8, '8@x', 'n') USING TTL 500000",
 )
 """What the view misses."""
+
+CYCLING = "cycling"
+
+
+def cyclist(number: int, **cells: Any) -> Row:
+    sound = {"name": "A. Costa", "age": 18, "birthday": date(1997, 2, 8), "country": "Germany"}
+    return {"cid": UUID(int=number), **sound, **cells}
+
+
+THEN = (
+    *(cyclist(number) for number in range(1, 7)),
+    cyclist(7, age=None),
+    cyclist(8, name=None, country=None),
+)
+NOW = (
+    cyclist(1),
+    cyclist(2, age=27),
+    cyclist(3, country=None),
+    cyclist(5, name="B. Welten"),
+    cyclist(6, name=None, birthday=date(1987, 9, 4)),
+    cyclist(7, age=27),
+    cyclist(8, name="B. Welten", country=None),
+    cyclist(9, country="Netherlands"),
+)
+"""What the cyclists became while their views lost writes: the fourth is gone."""
+
+
+def inserted(rows: tuple[Row, ...]) -> tuple[str, ...]:
+    texts = [json.dumps(row, default=str) for row in rows]
+    return tuple(f"INSERT INTO {CYCLING}.{CYCLISTS.name} JSON '{text}'" for text in texts)
+
+
+def all_of_base(view: Table) -> str:
+    first, second, *_ = view.names
+    return (
+        f"CREATE MATERIALIZED VIEW {CYCLING}.{view.name} AS SELECT * FROM {CYCLING}.{CYCLISTS.name} "
+        f"WHERE {first} IS NOT NULL AND {second} IS NOT NULL PRIMARY KEY ({first}, {second})"
+    )
+
+
+class LosingViews(NamedTuple):
+    """A keyspace whose views miss the last writes of their base.
+
+    Attributes:
+        meanwhile: the writes that they miss.
+    """
+
+    keyspace: str
+    views: tuple[str, ...]
+    tables: tuple[str, ...]
+    before: tuple[str, ...]
+    meanwhile: tuple[str, ...]
+
+
+OF_CYCLISTS = (
+    f"CREATE TABLE {CYCLING}.{CYCLISTS.name} (cid uuid PRIMARY KEY, name text, age int, birthday date, country text)"
+)
+
+LOSING = (
+    LosingViews(KEYSPACE, (VIEW,), TABLES, BEFORE, MEANWHILE),
+    LosingViews(
+        CYCLING,
+        tuple(view.name for view in VIEWS),
+        (
+            OF_CYCLISTS,
+            *map(all_of_base, VIEWS),
+        ),
+        inserted(THEN),
+        (*inserted(NOW), f"DELETE FROM {CYCLING}.{CYCLISTS.name} WHERE cid = {UUID(int=4)}"),
+    ),
+)
 
 OPTIONS = ("--delay", "0", "--no-writers", "--engine", "local", "--json")
 WITH_TIMES = "user_id, email, name, age, writetime(email), writetime(name), writetime(age)"
@@ -75,17 +153,25 @@ def written(node: OwnNode, texts: tuple[str, ...]) -> None:
 
 @pytest.fixture(scope="module")
 def node() -> Iterator[OwnNode]:
-    """A node whose view has the files of before the last changes, as after a restore of one table too few."""
+    """A node whose views have the files of before the last changes, as after a restore of some tables too few."""
     with own_node() as node:
-        written(node, (keyspace_cql(KEYSPACE, in_every_data_centre(1)), *TABLES, *BEFORE))
+        for losing in LOSING:
+            keyspace = keyspace_cql(losing.keyspace, in_every_data_centre(1))
+            written(node, (keyspace, *losing.tables, *losing.before))
         node.stop()
-        (files,) = (node.sstables / KEYSPACE).glob(f"{VIEW}-*")
-        kept = Path(shutil.copytree(files, node.cluster.layout.root / "kept"))
+        kept = {}
+        for losing in LOSING:
+            for view in losing.views:
+                (files,) = (node.sstables / losing.keyspace).glob(f"{view}-*")
+                copy = node.cluster.layout.root / "kept" / view
+                kept[files] = Path(shutil.copytree(files, copy))
         node.start()
-        written(node, MEANWHILE)
+        for losing in LOSING:
+            written(node, losing.meanwhile)
         node.stop()
-        shutil.rmtree(files)
-        shutil.copytree(kept, files)
+        for files, copy in kept.items():
+            shutil.rmtree(files)
+            shutil.copytree(copy, files)
         node.start()
         yield node
 
@@ -151,3 +237,58 @@ def test_spark_finds_what_the_local_engine_finds(shop: Shop) -> None:
 
     assert by_spark.json["findings"] == {VIEW: shop.found()}
     assert by_spark.code == 1
+
+
+class Velodrome(NamedTuple):
+    """The cyclists of the node, and a shell whose file declares their views."""
+
+    node: OwnNode
+    mailmend: CommandLine
+    file: str
+
+    def rows(self, table: Table) -> Rows:
+        with connect(contact_of(self.node.server)) as cluster:
+            scanned = cluster.keyspace(CYCLING).scan(Scan(table, table.names))
+            return {table.key_of(row): dict(row) for row in scanned}
+
+    def found(self) -> Any:
+        return self.mailmend("check", "--projections", self.file, *OPTIONS).json["findings"]
+
+
+@pytest.fixture
+def velodrome(node: OwnNode, tmp_path: Path) -> Velodrome:
+    file = tmp_path / "cycling.toml"
+    file.write_text(DECLARED)
+    return Velodrome(node, command_line(tmp_path, node.server, MAILMEND_KEYSPACE=CYCLING), str(file))
+
+
+def test_published_views_that_lost_writes_are_mended_as_far_as_a_touch_can(velodrome: Velodrome) -> None:
+    # Given
+    base = velodrome.rows(CYCLISTS)
+    assert sorted(base.values(), key=str) == sorted(NOW, key=str)
+    wanted = {view.name: demanded(view, NOW) for view in VIEWS}
+    standing = {view.name: velodrome.rows(view) for view in VIEWS}
+    assert standing == {view.name: demanded(view, THEN) for view in VIEWS}
+    assert velodrome.found() == sums_of(wanted, standing, differences)
+
+    # When
+    touched = velodrome.mailmend("repair", "--projections", velodrome.file, *OPTIONS, "--touch-base")
+
+    # Then
+    assert touched.code == 1, touched.err
+    assert velodrome.found() == sums_of(wanted, standing, out_of_reach)
+    assert velodrome.rows(CYCLISTS) == base
+    for view in VIEWS:
+        left = out_of_reach(wanted[view.name], standing[view.name])
+        rows = velodrome.rows(view)
+        assert {key: row for key, row in rows.items() if key not in left} == {
+            key: row for key, row in wanted[view.name].items() if key not in left
+        }
+
+
+def sums_of(wanted: dict[str, Rows], standing: dict[str, Rows], judged: Any) -> dict[str, dict[str, int]]:
+    sums = {}
+    for name, rows in wanted.items():
+        verdicts = judged(rows, standing[name]).values()
+        sums[name] = dict(Counter(verdict.value for verdict in verdicts))
+    return sums

@@ -36,11 +36,12 @@ def mailmend(cassandra: CassandraServer, mail: MailKeyspace, tmp_path: Path) -> 
     return shell_on(cassandra, mail, tmp_path)
 
 
-def test_rows_of_mailboxes_are_mended_and_put_back(mailmend: CommandLine, mail: MailKeyspace) -> None:
+@pytest.mark.parametrize("engine", ["local", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.thorough])])
+def test_rows_of_mailboxes_are_mended_and_put_back(mailmend: CommandLine, mail: MailKeyspace, engine: str) -> None:
     before = [mail.get(MAILBOX, (mailbox,)) for mailbox in (LOST, RENAMED, TWICE)]
     assert before[0] is None
 
-    ended = mailmend("repair", "mailboxes", *QUICK, "--no-writers", "--json")
+    ended = mailmend("repair", "mailboxes", *QUICK, "--engine", engine, "--no-writers", "--json")
 
     assert ended.json["fixed"] == {"PROJECT": 1, "AMEND": 1}, ended.err
     assert (ended.code, ended.json["left"]) == (1, {"CLASH": 1})
