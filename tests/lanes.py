@@ -1,12 +1,12 @@
 """The tests in lanes: `make test` without ARGS, and `make test-all`, which gives `--all`.
 
-The first three run at once. Unit tests use a core; integration, conformance and fault tests mostly wait for servers of
-their own. With `--all` those that face Cassandra follow, with ScyllaDB's driver, and those that face Spark, with Spark
-4: at once too, in environments of their own that `make test-all` installs. The lanes with ScyllaDB's driver try the
-wheel, as a user installs it: they run in a folder that has all of the checkout but the package. They leave the long
-runs to the first three (docs/adr/0077). What the lanes beside the shown one print comes at its end, each in one piece.
-A lane whose process dies goes on with the rest of its tests; the last lines say what ran in each, what failed, what did
-not run, and the command that runs the failures again (docs/adr/0054).
+Three run at once. Unit tests use a core; integration, conformance and fault tests mostly wait for servers of their own.
+With `--all` those that face Cassandra follow, with ScyllaDB's driver, and those that face Spark, with Spark 4: each as
+soon as an earlier lane has ended, in environments of their own that `make test-all` installs. The lanes with ScyllaDB's
+driver try the wheel, as a user installs it: they run in a folder that has all of the checkout but the package. They
+leave the long runs to the first three (docs/adr/0077). One lane is shown while it runs; what another one prints comes
+at its end, in one piece. A lane whose process dies goes on with the rest of its tests; the last lines say what ran in
+each, what failed, what did not run, and the command that runs the failures again (docs/adr/0054).
 
 `make test-all LANES='Spark 4,faults'` runs the lanes whose titles have one of these words.
 """
@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -142,6 +142,9 @@ OTHER_LANES = (
 CHOSEN: Final = "--lanes"
 """The option whose value has words of titles, with commas between them."""
 
+LANES_AT_ONCE: Final = 3
+"""Together their servers take some 14 GiB, and two cores are busy."""
+
 DEATHS_MAX = 5
 """A lane whose process dies this often is given up."""
 
@@ -215,29 +218,26 @@ class LaneRun:
 
 def main(options: list[str]) -> int:
     """0 where all lanes passed, else 1; 2 where no lane has such a title; 130 where somebody interrupted them."""
-    rounds: tuple[tuple[Lane, ...], ...] = (LANES,)
+    lanes = LANES
     if ALL in options:
-        rounds = (LANES, OTHER_LANES)
+        lanes = (*LANES, *OTHER_LANES)
     if CHOSEN in options:
         place = options.index(CHOSEN)
         words = options[place + 1]
         options = options[:place] + options[place + 2 :]
-        rounds = chosen(rounds, words)
-        if not rounds:
+        lanes = chosen(lanes, words)
+        if not lanes:
             titles = "; ".join(lane.title for lane in LANES + OTHER_LANES)
             sys.stderr.write(f"No lane has a title with {words}. Titles: {titles}\n")
             return ExitCode.WRONG_USE
-    missing = [lane.python for lanes in rounds for lane in lanes if not Path(lane.python).exists()]
+    missing = [lane.python for lane in lanes if not Path(lane.python).exists()]
     if missing:
         sys.stderr.write(f"There is no {missing[0]}: `make test-all` makes it.\n")
         return 1
-    runs: list[LaneRun] = []
     with tempfile.TemporaryDirectory(prefix="mailmend-lanes-") as folder:
+        runs = [LaneRun(lane, Path(folder, str(place))) for place, lane in enumerate(lanes)]
         try:
-            for lanes in rounds:
-                started = [LaneRun(lane, Path(folder, str(len(runs) + at))) for at, lane in enumerate(lanes)]
-                runs += started
-                _run_at_once(started, options)
+            run_lanes(runs, options)
         except KeyboardInterrupt:
             sys.stdout.write(summary(runs))
             return INTERRUPTED
@@ -245,15 +245,10 @@ def main(options: list[str]) -> int:
         return int(any(run.code or run.failed or run.journal.unrun for run in runs))
 
 
-def chosen(rounds: Sequence[tuple[Lane, ...]], words: str) -> tuple[tuple[Lane, ...], ...]:
-    """The lanes whose titles have one of the words, in their rounds; a round without one is left out."""
+def chosen(lanes: Sequence[Lane], words: str) -> tuple[Lane, ...]:
+    """The lanes whose titles have one of the words."""
     wanted = [word.strip() for word in words.split(",")]
-    found = []
-    for lanes in rounds:
-        kept = tuple(lane for lane in lanes if any(word in lane.title for word in wanted))
-        if kept:
-            found.append(kept)
-    return tuple(found)
+    return tuple(lane for lane in lanes if any(word in lane.title for word in wanted))
 
 
 def summary(runs: Sequence[LaneRun]) -> str:
@@ -284,20 +279,26 @@ def _last_words(run: LaneRun) -> str:
     return (sums or said)[-1].strip("= ")
 
 
-def _run_at_once(runs: Sequence[LaneRun], options: Sequence[str]) -> None:
-    """Run the lanes; the last one is shown while it runs, the others print what they said at the end."""
-    *beside, shown = runs
-    with ThreadPoolExecutor(len(runs)) as threads:
+def run_lanes(runs: Sequence[LaneRun], options: Sequence[str]) -> None:
+    """Run the lanes, a few at once; one is shown while it runs, each other prints at its end what it said.
+
+    Raises:
+        KeyboardInterrupt: lanes that ran were ended, and no other one began.
+    """
+    *_, shown = runs[:LANES_AT_ONCE]
+    with ThreadPoolExecutor(LANES_AT_ONCE) as threads:
+        futures = {threads.submit(run.run, options, shown=run is shown): run for run in runs}
         try:
-            futures = [threads.submit(run.run, options, shown=run is shown) for run in runs]
-            for future in futures:
+            for future in as_completed(futures):
                 future.result()
+                run = futures[future]
+                if run is not shown:
+                    sys.stdout.write("".join(run.lines))
         except KeyboardInterrupt:
+            threads.shutdown(wait=False, cancel_futures=True)
             for run in runs:
                 run.end()
             raise
-    for run in beside:
-        sys.stdout.write("".join(run.lines))
 
 
 def command_of(lane: Lane, options: Sequence[str]) -> list[str]:

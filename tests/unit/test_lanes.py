@@ -5,12 +5,26 @@ import platform
 import re
 import subprocess
 import sys
+import threading
 from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.lanes import LANES, OTHER_LANES, UNIT, UNIT_WITH_DRIVER, chosen, files_of, main
+from tests.lanes import (
+    LANES,
+    OTHER_LANES,
+    UNIT,
+    UNIT_WITH_DRIVER,
+    Lane,
+    LaneRun,
+    chosen,
+    files_of,
+    main,
+    run_lanes,
+)
 from tests.support.installed import WHEEL_ONLY, all_but_the_package, refuse_other_than_the_wheel
 from tests.support.lane_rules import NO_SKIPS
 
@@ -26,16 +40,33 @@ def test_java(): ...
 
 
 def test_lanes_are_chosen_by_words_of_their_titles() -> None:
-    (first, second) = chosen((LANES, OTHER_LANES), "drills, faults")
+    found = chosen((*LANES, *OTHER_LANES), "drills, faults")
 
-    assert [lane.title for lane in first] == ["faults", "unit, drills"]
-    assert [lane.title for lane in second] == ["faults, ScyllaDB's driver, wheel"]
+    assert [lane.title for lane in found] == ["faults", "unit, drills", "faults, ScyllaDB's driver, wheel"]
 
 
-def test_a_round_without_a_chosen_lane_does_not_run() -> None:
-    ((lane,),) = chosen((LANES, OTHER_LANES), "Spark 4")
+class LaneStub(LaneRun):
+    """A lane that does something else than run tests."""
 
-    assert lane.title == "all with Spark, Spark 4"
+    def __init__(self, title: str, does: Callable[[], object]) -> None:
+        LaneRun.__init__(self, Lane(title, ()), Path("no journal"))
+        self.does = does
+
+    def run(self, options: Sequence[str], *, shown: bool) -> None:
+        del options, shown
+        self.lines.append(f"{self.lane.title} ended\n")
+        assert self.does() is not False
+
+
+def test_a_lane_begins_as_soon_as_an_earlier_one_has_ended(capsys: pytest.CaptureFixture[str]) -> None:
+    last_began = threading.Event()
+    waiting = partial(last_began.wait, 20.0)
+    doings = {"slow": waiting, "slower": waiting, "shown": list, "last": last_began.set}
+
+    run_lanes([LaneStub(title, does) for title, does in doings.items()], ())
+
+    said = capsys.readouterr().out.splitlines()
+    assert sorted(said) == ["last ended", "slow ended", "slower ended"]
 
 
 def test_words_of_no_lane_are_refused_with_the_titles(capsys: pytest.CaptureFixture[str]) -> None:
