@@ -423,7 +423,7 @@ def computed_cells(computed: ComputedColumns, row: Row) -> dict[str, Any]:
 
 def _is_of_type(column: Column, cell: Any) -> bool:
     """Whether the server takes a UUID for a column: a column of time-based ones has no other."""
-    return column.type != "timeuuid" or cell.version == 1
+    return column.type != "timeuuid" or cell.bytes[6] >> 4 == 1  # the server looks at the version alone
 
 
 class Named(Protocol):

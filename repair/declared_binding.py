@@ -317,13 +317,9 @@ class Binder:
         group = (pair.form, _row_form(pair.table), key, tuple(counters))
         if not pair.table.has_counters:
             return Numbers(*group)
-        numbered_by = numbered_columns(self.misfits, pair.path, declared, pair.truth, generators)
-        return Counts(
-            *group,
-            generators,
-            numbered_by=numbered_by,
-            used_with=self._used_with(pair, declared),
-        )
+        counts = Counts(*group, generators, used_with=self._used_with(pair, declared))
+        numbered_by = numbered_columns(self.misfits, pair.path, declared, counts, pair.truth)
+        return replace(counts, numbered_by=numbered_by)
 
     def _used_with(self, pair: _Pair, declared: DeclaredCount) -> tuple[Table, ...]:
         """The tables that have rows where generators are used."""

@@ -19,6 +19,7 @@ from mailmend.model.projections.declarations import (
     DeclaredTruth,
 )
 from mailmend.model.projections.declared_mirrors import FILLED, REQUIRED
+from mailmend.model.projections.family import Counts
 from mailmend.model.projections.filled_mirror import FilledMirror
 from mailmend.model.projections.partial_mirror import PartialMirror
 from mailmend.model.projections.projection import Mirror, Projection
@@ -84,6 +85,9 @@ def check_generator(misfits: Misfits, place: TomlPath, generator: Table, counter
         problem = f"the key of {generator.spelling} is not the key of {counters.spelling}"
         mend = f"A generator has a row for each group. Types of that key: {', '.join(theirs)}."
         misfits.note(place, problem, mend)
+    elif generator.key_names != counters.key_names and set(generator.key_names) == set(counters.key_names):
+        problem = f"the key of {generator.spelling} has the columns of {counters.spelling} in another order"
+        misfits.note(place, problem, "Such a generator cannot be read here: leave it out.")
     for column in generator.columns:
         if not is_plain_name(column.name):
             problem = f"the name of the column {column.spelling} needs double quotes"
@@ -102,11 +106,11 @@ def numbered_columns(
     misfits: Misfits,
     path: TomlPath,
     declared: DeclaredCount,
+    counts: Counts,
     truth: Table,
-    generators: Sequence[Table],
 ) -> tuple[tuple[str, str], ...]:
-    """The truth's columns with numbers, each with the name of the generator that gave them."""
-    known = {generator.name: generator for generator in generators}
+    """The truth's columns with numbers, each with the name of one of the generators of `counts`."""
+    known = {generator.name: generator for generator in counts.generators}
     found = []
     for spelling, generator_spelling in declared.numbered_by:
         place = (*path, NUMBERED_BY, spelling)
@@ -115,20 +119,27 @@ def numbered_columns(
         generator = known.get(name_of(generator_spelling))
         if name in truth and generator is not None:
             _check_number(misfits, place, truth, truth.column(name))
+            if name in counts.key_sources:
+                problem = f"{truth.spelling}.{spelling} names the group, and is no number in it"
+                misfits.note(place, problem, "Name the column that the generator gives numbers for.")
             _check_last_number(misfits, place, generator)
             found.append((name, generator.name))
     return tuple(found)
 
 
 def _check_number(misfits: Misfits, place: TomlPath, truth: Table, column: Column) -> None:
+    shown = f"{truth.spelling}.{column.spelling}"
     if normal_type(column.type) not in _NUMBERS:
-        problem = f"{truth.spelling}.{column.spelling} is of type {column.type}"
-        misfits.note(place, problem, f"A generator gives numbers of type {' or '.join(_NUMBERS)}.")
+        mend = f"A generator gives numbers of type {' or '.join(_NUMBERS)}."
+        misfits.note(place, f"{shown} is of type {column.type}", mend)
+    if column.kind is Kind.STATIC:
+        mend = "A generator gives a number to each row: name a column of the row."
+        misfits.note(place, f"{shown} is static", mend)
 
 
 def _check_last_number(misfits: Misfits, place: TomlPath, generator: Table) -> None:
     """Note a generator whose row has not one number alone."""
-    types = [normal_type(column.type) for column in generator.regular]
+    types = [normal_type(column.type) for column in generator.columns if not column.in_key]
     if len(types) != 1 or types[0] not in _NUMBERS:
         problem = f"the rows of {generator.spelling} have not one number alone"
         mend = f"A generator that gives numbers has one column outside its key, {' or '.join(_NUMBERS)}."

@@ -54,9 +54,10 @@ def unseen_by(
         if live.view(name) is None:  # a view has no static columns
             found.update(dict.fromkeys(_statics(live.table(name))))
     named = {*declared, *_generators(families)}
+    reasons = {**dict.fromkeys(_used_with(families), "a check only asks whether it has any row"), **left}
     for table in (*live.tables, *(view.table for view in live.views)):
         if table.name not in named:
-            why = left.get(table.name, "the file does not declare it")
+            why = reasons.get(table.name, "the file does not declare it")
             found[Unseen(table.spelling, why)] = None
     return tuple(found)
 
@@ -65,6 +66,12 @@ def _generators(families: Sequence[Family]) -> Iterator[str]:
     for family in families:
         for counts in family.counts:
             yield from names_of(counts.generators)
+
+
+def _used_with(families: Sequence[Family]) -> Iterator[str]:
+    for family in families:
+        for counts in family.counts:
+            yield from names_of(counts.used_with)
 
 
 def _of_mirror(mirror: Mirror) -> Iterator[Unseen]:

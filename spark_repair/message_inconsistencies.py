@@ -455,8 +455,8 @@ def _united(some: DataFrame, other: DataFrame) -> DataFrame:
 
 
 def _last(generator: Table) -> str:
-    """A column's name that the truth has not: `modseq` is a table as well."""
-    return f"last_{generator.name}"
+    """A name that no column of a table has: `modseq` is a column and a generator."""
+    return f"last of {generator.name}"
 
 
 def _last_number(generator: Table) -> Expression:

@@ -5,7 +5,7 @@ that agree demand the row together; claims that differ are a CLASH. A truth row 
 that the mirror needs cannot say what its row is: it demands none, and its row is no orphan.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Self
@@ -22,11 +22,13 @@ class Claims:
         sources: the truth's columns that the mirror's key is made of, in the key's order.
         needs: the truth's columns without which a truth row cannot say what its row is.
         may_share: whether several truth rows can demand the same row.
+        follow: of each source, whether it follows from a column of `needs`.
     """
 
     sources: tuple[str, ...]
     needs: tuple[str, ...]
     may_share: bool
+    follow: tuple[bool, ...]
 
     @classmethod
     def of(
@@ -38,7 +40,8 @@ class Claims:
     ) -> Self:
         """Of a mirror whose compared columns hold these columns of the truth."""
         may_share = not held.union(sources).issuperset(truth.key_names)
-        return cls(sources, needs, may_share)
+        follow = tuple(_follows(truth, source, needs) for source in sources)
+        return cls(sources, needs, may_share, follow)
 
     @property
     def are_compared(self) -> bool:
@@ -58,15 +61,29 @@ class Claims:
             if self.says(seen.row):
                 if own == key:
                     saying.append(seen)
-            elif _may_be(own, key):
+            elif self.may_claim(own, key):
                 silent.append(seen)
         return tuple(saying or silent)
 
+    def may_claim(self, own: Key, key: Key) -> bool:
+        """Whether a truth row that cannot say what its row is may claim a key.
 
-def _may_be(own: Key, key: Key) -> bool:
-    """Whether a key of which parts are not known may be the other one."""
-    pairs = zip(own, key, strict=True)
-    return all(part is None or part == known for part, known in pairs)
+        Args:
+            own: the key by its own cells; a part that follows from a column of `needs` may be null.
+            key: of a row that is there.
+        """
+        for part, known, follows in zip(own, key, self.follow, strict=True):
+            if part != known and not (follows and part is None):
+                return False
+        return True
+
+
+def _follows(truth: Table, source: str, needs: Container[str]) -> bool:
+    """Whether a column of the truth is one of these, or is computed from one."""
+    if source not in truth or truth.column(source).computed is None:
+        return source in needs
+    rule = truth.column(source).computed
+    return any(_follows(truth, behind, needs) for behind in rule.sources)
 
 
 def last_to_end(lives: Iterable[Mapping[str, int]]) -> Mapping[str, int]:

@@ -364,7 +364,8 @@ class Counts(Group):
                 given.append((generator, columns[generator.name]))
         if not given:
             return None
-        return Numbering(self.key_sources, tuple(given), self.used_with)
+        used_with = (*self.generators, *self.used_with)
+        return Numbering(self.key_sources, tuple(given), used_with)
 
     @property
     def counter_names(self) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ class Numbering:
     Attributes:
         group: the truth's columns that name a group, in the order of the generators' key.
         given: (generator, the truth's column that has its numbers).
-        used_with: tables that have rows where generators are used.
+        used_with: tables that have rows where generators are used; all generators are among them.
     """
 
     group: tuple[str, ...]

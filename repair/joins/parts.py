@@ -16,6 +16,7 @@ from mailmend.model.projections.content import Content
 from mailmend.model.projections.family import Filter
 from mailmend.model.projections.findings import Suspect
 from mailmend.model.projections.group import Group
+from mailmend.model.projections.partial_mirror import ExplodedMirror
 from mailmend.model.projections.projection import Mirror, Projection
 from mailmend.model.projections.verdicts import ContentSymptoms, GroupSymptoms, Verdict, verdict_on
 from mailmend.repair.joins.records import (
@@ -80,7 +81,8 @@ class PlaceRows:
     """All rows seen at one place.
 
     Attributes:
-        truths: the primary keys of the truth rows (a row that was read twice counts once).
+        truths: the primary keys of the truth rows. A row that was read twice counts once; one that demands
+            two different rows here, for two of its elements, counts twice.
         fingerprint: from the truth row that says what its row is; empty where none does.
         differ: whether truth rows say something different; the fingerprint is from any of them.
         bits: from the truth row; of several truth rows, those that each of them has.
@@ -105,7 +107,7 @@ class PlaceRows:
             self.filters |= 1 << (tag - Tag.FILTER)
 
     def _add_truth(self, truth: Packed, fingerprint: bytes, bits: int) -> None:
-        if truth in self.truths:
+        if truth in self.truths and fingerprint == self.fingerprint:
             return
         if self.truths:
             bits &= self.bits
@@ -177,7 +179,7 @@ class Places:
         self._most = most
         self._held: dict[Packed, PlaceRows | Packed] = {}
         self._judge = cache(partial(_judged, forms, kept))
-        self._shrinks = kept.mirror is None or not kept.mirror.claims.are_compared
+        self._shrinks = kept.mirror is None or not _is_compared(kept.mirror)
 
     def add(self, record: Record) -> None:
         key, tag, *fields = record
@@ -204,6 +206,11 @@ class Places:
         self._held = {}
         for part in self._spill.parts():
             yield place_suspects(self._forms, self._kept, by_place(part).items()), len(part)
+
+
+def _is_compared(mirror: Mirror) -> bool:
+    """Whether what truth rows demand at a place is compared with each other."""
+    return mirror.claims.are_compared or isinstance(mirror, ExplodedMirror)
 
 
 _Judged = tuple[tuple[Projection, Verdict], ...]

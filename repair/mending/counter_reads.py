@@ -13,6 +13,7 @@ from itertools import chain, islice
 from mailmend.model.errors import MailmendError
 from mailmend.model.operations import Level, Read, Scan, Seen
 from mailmend.model.ports import Tables
+from mailmend.model.projections.claims import Claims
 from mailmend.model.projections.family import Counts, Family
 from mailmend.model.projections.findings import RepairPolicy
 from mailmend.model.table import Key, Row
@@ -81,6 +82,26 @@ class Tally:
             if nearest != value:
                 deltas[name] = nearest - value
         return deltas
+
+
+@dataclass(frozen=True, slots=True)
+class _Accounted:
+    """Which rows of the mirror the truth rows of a group account for.
+
+    Attributes:
+        demanded: places of rows that are demanded.
+        silent: places of truth rows that cannot say what their row is; a part of one may be null.
+    """
+
+    claims: Claims
+    demanded: set[Packed] = field(default_factory=set)
+    silent: list[Packed] = field(default_factory=list)
+
+    def has_all(self, places: Iterable[Packed]) -> bool:
+        return all(place in self.demanded or self._may_claim(place) for place in places)
+
+    def _may_claim(self, place: Packed) -> bool:
+        return any(self.claims.may_claim(own, place) for own in self.silent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,12 +175,12 @@ class Tallies:
         settled = compare
         for part in self._parts(group, compare=compare):
             mirrored = _mirrored(part)
-            demanded: set[Packed] = set()
+            accounted = _Accounted(self.family.mirror.claims)
             truths = self._truths(group, self._leads(part), level, whole=compare, contents=contents)
             for truth, has_content in truths:
                 doubtful = not has_content or not (self.policy.accept_torn or self.family.mirror.whole(truth.row))
                 if compare:
-                    agrees = self._agrees(truth.row, mirrored, demanded, doubtful=doubtful)
+                    agrees = self._agrees(truth.row, mirrored, accounted, doubtful=doubtful)
                     settled = agrees and settled
                 counted = sure
                 if doubtful:
@@ -167,27 +188,30 @@ class Tallies:
                 for name, delta in self.counts.deltas_of(truth.row).items():
                     counted[name] += delta
                 digest += self._mark(truth, doubtful=doubtful)
-            settled = settled and mirrored.keys() <= demanded
+            settled = settled and accounted.has_all(mirrored)
         return Tally(row, sure, uncertain, settled, digest.to_bytes(_DIGEST_BYTES))
 
     def _agrees(
         self,
         truth: Row,
         mirrored: Mapping[Packed, bytes],
-        demanded: set[Packed],
+        accounted: _Accounted,
         *,
         doubtful: bool,
     ) -> bool:
-        """Whether the mirror agrees, or lacks a doubtful truth; adds its place to `demanded`."""
+        """Whether the mirror agrees, or lacks a doubtful truth; adds its place to `accounted`."""
         mirror = self.family.mirror
+        place, fingerprint = self._forms.compared(truth)
+        if not mirror.claims.says(truth):
+            accounted.silent.append(place)
+            return True
         if not mirror.is_demanded_by(truth):
             return True
-        place, fingerprint = self._forms.compared(truth)
-        demanded.add(place)
+        accounted.demanded.add(place)
         shown = mirrored.get(place)
         if shown is None:
-            return doubtful or not mirror.claims.says(truth)
-        return shown == fingerprint or not mirror.claims.says(truth)
+            return doubtful
+        return shown == fingerprint
 
     def _mark(self, truth: Seen, *, doubtful: bool) -> int:
         """A truth row's part of the digest: key, each cell's time (its version), and how it is counted.

@@ -11,6 +11,7 @@ undone.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from itertools import islice
 from typing import Any, Final
 from uuid import UUID
@@ -31,10 +32,11 @@ SHOWN_MAX = 1000
 
 _READS_AT_ONCE = 500
 PENDING_MAX = 100_000
-"""The largest number of mailboxes whose numbers are held in memory, which takes some 30 MB; more go to files."""
+"""The largest number of groups whose numbers are held in memory, which takes some 30 MB; more go to files."""
 _ROUNDS = 5
 
 
+_MAILBOX: Final = "mailboxid"
 _OF_A_MAILBOX: Final = ("mailboxId",)
 
 HighestNumbers = tuple[int, ...]
@@ -49,7 +51,7 @@ class BehindGenerator:
         table: its table, as it is spelled.
         key: of its row, which names the group whose numbers it gives.
         last: the last number that it gave; 0 where it has no row.
-        in_use: the highest number that a row of the truth has.
+        in_use: the highest number that a row of the truth has, or the key of a copy without truth.
         statement: the CQL that mends it.
         raised: whether a repair has raised it.
         columns: the columns of its key, as they are spelled.
@@ -66,14 +68,15 @@ class BehindGenerator:
     @property
     def mailbox(self) -> MailboxId | None:
         """The mailbox whose numbers it gives; None for a generator of other groups."""
-        if self.columns != _OF_A_MAILBOX:
+        names = [column.lower() for column in self.columns]
+        if names != [_MAILBOX] or not isinstance(self.key[0], UUID):
             return None
         return MailboxId(self.key[0])
 
     @property
     def group(self) -> dict[str, str]:
         """The columns of its key with their values, as text."""
-        return dict(zip(self.columns, map(str, self.key), strict=True))
+        return dict(zip(self.columns, map(_shown, self.key), strict=True))
 
     @property
     def kept(self) -> dict[str, Any]:
@@ -137,7 +140,8 @@ class Generators:
             in_use: the groups, with the numbers of their rows.
         """
         used: bool | None = None  # asked for the first generator without a row
-        waiting = iter(in_use)
+        takes_key = self.numbering.generators[0].takes_key
+        waiting = filter(takes_key, in_use)  # no row can have an empty key
         while some := list(islice(waiting, _READS_AT_ONCE)):
             for place, table in enumerate(self.numbering.generators):
                 answers = self.mail.read_all([Read(table, key) for key in some])
@@ -159,7 +163,7 @@ class Generators:
         No program adds a message to a mailbox without a name, so rows of messages alone need no
         generator.
         """
-        return any(map(self._has_rows, (*self.numbering.generators, *self.numbering.used_with)))
+        return any(map(self._has_rows, self.numbering.used_with))
 
     def raised(self, found: BehindGenerator) -> BehindGenerator:
         """Raise a generator to the numbers in use; unchanged where the role may not write it."""
@@ -307,14 +311,22 @@ def _higher(some: Sequence[int], others: Sequence[int]) -> HighestNumbers:
 def _literal(value: Any) -> str:
     """A value of a key in CQL."""
     match value:
+        case bool() | int() | UUID() | bytes():
+            return _shown(value)
+        case _:
+            return text_literal(_shown(value))
+
+
+def _shown(value: Any) -> str:
+    match value:
         case bool():
             return str(value).lower()
-        case int() | UUID():
-            return str(value)
         case bytes():
             return f"0x{value.hex()}"
+        case datetime():
+            return value.isoformat(timespec="milliseconds")
         case _:
-            return text_literal(str(value))
+            return str(value)
 
 
 def _number(table: Table, rows: Sequence[Seen]) -> int:

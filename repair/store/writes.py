@@ -509,8 +509,8 @@ class Projector:
         return Propagation.LAGS
 
 
-_SHARED: Final = "another row of the truth may demand the same row"
-"""Why the removal of a row is a lag: a second look finds the other rows of the truth."""
+_SHARED: Final = "other rows of the truth may demand the same row, or its own cannot say what it is"
+"""Why the removal of a row is a lag: a second look reads all rows of the truth that claim it."""
 
 
 def row_of(seen: Seen | None) -> Row | None:

@@ -20,18 +20,18 @@ from tests.support.clock import VirtualClock
 
 pytestmark = pytest.mark.spark
 
-THINGS: Final = Table("things", columns("owner text", "id int", "team text, number bigint, version int"))
-BY_TEAM: Final = Table("by_team", columns("team text", "number bigint, owner text, id int", "version int"))
+THINGS: Final = Table("things", columns("owner text", "id int", "team text, number bigint, last_version int"))
+BY_TEAM: Final = Table("by_team", columns("team text", "number bigint, owner text, id int", "last_version int"))
 TOTALS: Final = Table("totals", columns("team text", regular="total counter"))
 LAST_NUMBER: Final = Table("last_number", columns("squad text", regular="last bigint"))
-LAST_VERSION: Final = Table("last_version", columns("team text", regular="last int"))
+VERSION: Final = Table("version", columns("team text", regular="last int"))
 DECLARED: Final = """
 [truth.things.mirror.by_team]
 
 [truth.things.count.totals]
 counters = { total = {} }
-generators = ["last_number", "last_version"]
-numbered_by = { number = "last_number", version = "last_version" }
+generators = ["last_number", "version"]
+numbered_by = { number = "last_number", last_version = "version" }
 """
 TYPES: Final = {"text": "string", "int": "int", "bigint": "bigint"}
 TEAMS: Final = ("", "ä", *map(str, range(40)))
@@ -55,13 +55,13 @@ class FramesOfRows:
 
 def test_both_engines_find_the_same_generators_behind(spark: SparkSession) -> None:
     # Given
-    live = Schema((), (THINGS, BY_TEAM, TOTALS, LAST_NUMBER, LAST_VERSION))
+    live = Schema((), (THINGS, BY_TEAM, TOTALS, LAST_NUMBER, VERSION))
     (family,) = declared_families("shop", read_declaration(DECLARED), live)
     (numbering,) = family.numberings
     rows = drawn(random.Random(5))
     clock = VirtualClock()
     tables = MemoryTables(clock.micros)
-    for table in (LAST_NUMBER, LAST_VERSION):
+    for table in (LAST_NUMBER, VERSION):
         for row in rows[table.name]:
             tables.write(Put(table, row))
     generators = Generators(tables, numbering, clock, "shop")
@@ -76,7 +76,8 @@ def test_both_engines_find_the_same_generators_behind(spark: SparkSession) -> No
     # Then
     local = by_watch(GeneratorWatch(generators, family.mirror), rows)
     assert distributed == local
-    assert {behind.table for behind in local} == {"last_number", "last_version"}
+    assert {behind.table for behind in local} == {"last_number", "version"}
+    assert ("",) not in {behind.key for behind in local}, "no row can have an empty key"
     assert {behind.last == 0 for behind in local} == {True, False}
     assert 0 < len({behind.key for behind in local}) < len(TEAMS)
 
@@ -91,19 +92,19 @@ def by_watch(watch: GeneratorWatch, rows: dict[str, list[Row]]) -> list[BehindGe
 
 def drawn(chance: random.Random) -> dict[str, list[Row]]:
     """Rows of teams; negative ids have no truth, and some rows have no team or no version."""
-    found: dict[str, list[Row]] = {"things": [], "by_team": [], "last_number": [], "last_version": []}
+    found: dict[str, list[Row]] = {"things": [], "by_team": [], "last_number": [], "version": []}
     for team in TEAMS:
         for place in range(chance.randint(0, 3)):
             cells: dict[str, Any] = {"team": team, "number": chance.randint(1, 9)}
-            version = chance.choice([None, *range(1, 9)])
-            row = {"owner": "o", "id": place, **cells, "version": version}
+            cells["last_version"] = chance.choice([None, *range(1, 9)])
+            row = {"owner": "o", "id": place, **cells}
             found["things"].append(row)
             found["by_team"].append(row)
             found["things"].append({**row, "team": None, "id": 100 + place})
         if chance.random() < 0.3:
-            found["by_team"].append({"owner": "o", "id": -1, "team": team, "number": 12, "version": 99})
+            found["by_team"].append({"owner": "o", "id": -1, "team": team, "number": 12, "last_version": 99})
         if chance.random() < 0.8:
             found["last_number"].append({"squad": team, "last": chance.randint(1, 12)})
         if chance.random() < 0.8:
-            found["last_version"].append({"team": team, "last": chance.randint(1, 12)})
+            found["version"].append({"team": team, "last": chance.randint(1, 12)})
     return found

@@ -204,7 +204,7 @@ def test_rows_that_hold_the_truths_whole_key_are_never_shared() -> None:
     assert not Mirror(LETTERS, whole, key, compared=whole.regular).claims.are_compared
     assert not Mirror(LETTERS, beside, KEY, compared=beside.regular).claims.may_share
     assert Mirror(LETTERS, SIZES, KEY, compared=SIZES.regular).claims.may_share
-    assert Claims(("box",), ("size",), may_share=False).are_compared
+    assert Claims(("box",), ("size",), may_share=False, follow=(False,)).are_compared
 
 
 def test_a_count_next_to_a_shared_row_counts_each_of_its_truths() -> None:
@@ -220,3 +220,26 @@ def test_a_count_next_to_a_shared_row_counts_each_of_its_truths() -> None:
     tally = Tallies(shop.world.mail, family, counted, RepairPolicy()).look((1,))
 
     assert (tally.settled, tally.sure) == (True, {"letters": 2})
+
+
+@pytest.mark.parametrize(("letter", "settled"), [(1, True), (2, False)], ids=["its letter", "another letter"])
+def test_a_count_next_to_a_key_that_its_truth_cannot_say_may_be_mended(letter: int, settled: bool) -> None:
+    numbers = Table("numbers", columns("box int", regular="letters counter"))
+    counted = Counts(LETTERS, numbers, (("box", "box"),), (("letters", None),))
+    shop = Shop(Family(OF_KNOWN_SIZE, counts=(counted,)))
+    shop.put(LETTERS, {"letter": 1, "box": 1, "uid": 1, "size": None})
+    shop.put(BY_SIZE, {"box": 1, "size": 7, "letter": letter})
+
+    tally = Tallies(shop.world.mail, shop.family, counted, RepairPolicy()).look((1,))
+
+    assert tally.settled is settled
+
+
+def test_only_a_part_that_follows_from_a_needed_column_may_be_any() -> None:
+    """A truth row without a box demands no row, whatever its size."""
+    claims = OF_KNOWN_SIZE.claims
+
+    assert claims.follow == (False, True, False)
+    assert claims.may_claim((1, None, 1), (1, 7, 1))
+    assert not claims.may_claim((None, None, 1), (1, 7, 1))
+    assert not claims.may_claim((1, None, 2), (1, 7, 1))

@@ -10,7 +10,7 @@ from mailmend.model.projections.family import Family
 from mailmend.model.projections.findings import RepairPolicy
 from mailmend.model.projections.partial_mirror import ExplodedMirror, PartialMirror
 from mailmend.model.projections.verdicts import Verdict
-from mailmend.model.table import Key, Row, Table, columns
+from mailmend.model.table import Key, Row, Table, columns, names_of
 from mailmend.repair.declared import DoesNotFit, declared_families
 from mailmend.repair.mending.counter_reads import Tallies
 from mailmend.repair.mending.generators import raised_by
@@ -23,7 +23,7 @@ ORDERS = Table(
         "shop text",
         "number int",
         "day text, state text, sum bigint, tags set<text>, lines frozen<list<text>>",
-        static="owner text",
+        static="owner text, owner_number int",
     ),
 )
 BY_DAY = Table("by_day", columns("day text", "shop text, number int", "state text, sum bigint"))
@@ -34,8 +34,10 @@ TOTALS = Table("totals", columns("shop text", regular="total counter"))
 SUMS = Table("sums", columns("shop text", regular="total int"))
 GIVEN = Table("given", columns("name text", regular="last int"))
 TAKEN = Table("taken", columns("shop text", regular="number counter"))
+PER_DAY = Table("per_day", columns("shop text", "day text", "total counter"))
+SWAPPED = Table("swapped", columns("day text", "shop text", "last int"))
 DAYS = Table("days", columns("shop text", "day text", "last int"))
-LIVE = Schema((), (ORDERS, BY_DAY, BY_TAG, OPEN, BY_SHOP, TOTALS, SUMS, GIVEN, TAKEN, DAYS))
+LIVE = Schema((), (ORDERS, BY_DAY, BY_TAG, OPEN, BY_SHOP, TOTALS, SUMS, GIVEN, TAKEN, DAYS, PER_DAY, SWAPPED))
 MIRROR = "[truth.orders.mirror.by_day]\n"
 WHOLE = f'{MIRROR}required = ["State"]\n'
 
@@ -145,6 +147,7 @@ class TestRequired:
 
 
 COUNTED = "[truth.orders.mirror.by_shop]\n[truth.orders.count.totals]\ncounters = { total = {} }\n"
+PER_DAY_COUNTED = COUNTED.replace("totals", "per_day") + 'generators = ["swapped"]'
 NUMBERED = f'{COUNTED}generators = ["given"]\nnumbered_by = {{ number = "given" }}\n'
 
 
@@ -203,6 +206,13 @@ class TestGenerators:
         (kept,) = raised_by({"generators": [behind.kept]})
         assert (kept.group, kept.mailbox) == (behind.group, None)
 
+    def test_another_generator_with_rows_tells_that_numbers_are_given(self) -> None:
+        (family,) = families(NUMBERED.replace('["given"]', '["given", "Taken"]'))
+        (numbering,) = family.numberings
+
+        assert numbering.generators == (GIVEN,)
+        assert set(names_of(numbering.used_with)) == {"given", "taken"}
+
     @pytest.mark.parametrize("used", [False, True])
     def test_a_generator_without_a_row_is_behind_where_numbers_are_given(self, used: bool) -> None:
         (family,) = families(f'{NUMBERED}used_with = ["days"]\n')
@@ -236,6 +246,12 @@ class TestGenerators:
                 f'{COUNTED}generators = ["Taken"]\nnumbered_by = {{ number = "Taken" }}',
                 "the rows of taken have not one number alone",
             ),
+            (
+                PER_DAY_COUNTED,
+                "the key of swapped has the columns of per_day in another order",
+            ),
+            (f"{NUMBERED.replace('number =', 'owner_number =')}", "orders.owner_number is static"),
+            (f"{NUMBERED.replace('number =', 'shop =')}", "orders.shop names the group, and is no number in it"),
             (f'{NUMBERED}used_with = ["dayz"]', "there is no table dayz\n  Did you mean 'days'?"),
             (
                 COUNTED.replace("totals", "sums") + 'generators = ["given"]',

@@ -96,6 +96,18 @@ class TestFinding:
 
         assert verdicts(shop) == {("b2", ONE): Verdict.PROJECT}
 
+    @pytest.mark.parametrize("kind", ["image", "video", None])
+    def test_elements_that_give_one_row_different_cells_are_a_clash(self, kind: str | None) -> None:
+        """Whichever of them the row has: the scan alone has to see it."""
+        shop = Shop(family_of(PARTS))
+        image = FrozenMap([("blob", "b1"), ("kind", "image")])
+        film = FrozenMap([("blob", "b1"), ("kind", "video")])
+        shop.put(VIDEOS, video(1, parts=(image, film)))
+        if kind is not None:
+            shop.put(BY_BLOB, {"blob": "b1", "id": ONE, "kind": kind})
+
+        assert verdicts(shop) == {("b1", ONE): Verdict.CLASH}
+
     def test_elements_that_give_the_same_row_give_it_once(self) -> None:
         lower = TAGS.replace('element = "tag"', 'computed = { tag = { lower = "tags" } }')
         shop = Shop(family_of(lower))

@@ -1,5 +1,6 @@
 """Generators that are behind the numbers in use: found by a scan, raised and never lowered."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 from uuid import UUID
 
@@ -187,3 +188,17 @@ def test_a_role_that_may_not_write_leaves_it() -> None:
     place.faults.fail(on(MESSAGE_COUNTER, ChangeIf), AccessDenied("no"))
 
     assert not place.generators.raised(BehindGenerator("messageCounter", (BOB,), 5, 30, "")).raised
+
+
+@pytest.mark.parametrize("spelled", ["mailboxId", "mailboxid"])
+def test_a_generator_of_a_mailbox_is_named_by_it_however_its_column_is_spelled(spelled: str) -> None:
+    behind = BehindGenerator("modseq", (BOB,), 1, 2, "", columns=(spelled,))
+
+    assert behind.kept == {"table": "modseq", "mailbox": str(BOB), "last": 1, "in_use": 2, "raised": False}
+
+
+def test_a_generator_of_other_groups_is_named_by_their_columns_as_text() -> None:
+    key = ("a", datetime(2026, 1, 2, tzinfo=UTC), b"\xff")
+    behind = BehindGenerator("last", key, 1, 2, "", columns=("shop", "day", "hash"))
+
+    assert behind.kept["group"] == {"shop": "a", "day": "2026-01-02T00:00:00.000+00:00", "hash": "0xff"}
