@@ -422,8 +422,11 @@ def computed_cells(computed: ComputedColumns, row: Row) -> dict[str, Any]:
 
 
 def _is_of_type(column: Column, cell: Any) -> bool:
-    """Whether the server takes a UUID for a column: a column of time-based ones has no other."""
-    return column.type != "timeuuid" or cell.bytes[6] >> 4 == 1  # the server looks at the version alone
+    """Whether the server takes a UUID for a column.
+
+    A column of time-based ones has no other; the server looks at the version alone.
+    """
+    return column.type != "timeuuid" or cell.bytes[6] >> 4 == 1
 
 
 class Named(Protocol):

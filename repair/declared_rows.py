@@ -85,13 +85,18 @@ def check_generator(misfits: Misfits, place: TomlPath, generator: Table, counter
         problem = f"the key of {generator.spelling} is not the key of {counters.spelling}"
         mend = f"A generator has a row for each group. Types of that key: {', '.join(theirs)}."
         misfits.note(place, problem, mend)
-    elif generator.key_names != counters.key_names and set(generator.key_names) == set(counters.key_names):
-        problem = f"the key of {generator.spelling} has the columns of {counters.spelling} in another order"
-        misfits.note(place, problem, "Such a generator cannot be read here: leave it out.")
+    elif _is_permuted(generator.key_names, counters.key_names):
+        problem = f"the key of {generator.spelling} has the columns of {counters.spelling}"
+        mend = "Such a generator cannot be read here: leave it out."
+        misfits.note(place, f"{problem} in another order", mend)
     for column in generator.columns:
         if not is_plain_name(column.name):
             problem = f"the name of the column {column.spelling} needs double quotes"
             misfits.note(place, problem, "Such a table is not read yet: leave it out.")
+
+
+def _is_permuted(some: Sequence[str], others: Sequence[str]) -> bool:
+    return some != others and set(some) == set(others)
 
 
 def check_counters(misfits: Misfits, path: TomlPath, table: Table) -> None:
@@ -121,7 +126,8 @@ def numbered_columns(
             _check_number(misfits, place, truth, truth.column(name))
             if name in counts.key_sources:
                 problem = f"{truth.spelling}.{spelling} names the group, and is no number in it"
-                misfits.note(place, problem, "Name the column that the generator gives numbers for.")
+                mend = "Name the column that the generator gives numbers for."
+                misfits.note(place, problem, mend)
             _check_last_number(misfits, place, generator)
             found.append((name, generator.name))
     return tuple(found)
@@ -142,7 +148,8 @@ def _check_last_number(misfits: Misfits, place: TomlPath, generator: Table) -> N
     types = [normal_type(column.type) for column in generator.columns if not column.in_key]
     if len(types) != 1 or types[0] not in _NUMBERS:
         problem = f"the rows of {generator.spelling} have not one number alone"
-        mend = f"A generator that gives numbers has one column outside its key, {' or '.join(_NUMBERS)}."
+        types_of_numbers = " or ".join(_NUMBERS)
+        mend = f"A generator has one column outside its key, {types_of_numbers}."
         misfits.note(place, problem, mend)
 
 

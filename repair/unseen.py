@@ -54,7 +54,8 @@ def unseen_by(
         if live.view(name) is None:  # a view has no static columns
             found.update(dict.fromkeys(_statics(live.table(name))))
     named = {*declared, *_generators(families)}
-    reasons = {**dict.fromkeys(_used_with(families), "a check only asks whether it has any row"), **left}
+    only_asked = dict.fromkeys(_used_with(families), "a check only asks whether it has any row")
+    reasons = {**only_asked, **left}
     for table in (*live.tables, *(view.table for view in live.views)):
         if table.name not in named:
             why = reasons.get(table.name, "the file does not declare it")

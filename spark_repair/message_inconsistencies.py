@@ -367,9 +367,10 @@ class _Suspicious:
         return self._suspects(keyed=bool(wrong))
 
     def numbers_behind(self, source: Source) -> list[NumbersInUse]:
-        """The groups whose generators look behind; the rows are held by now, so the generators are read after them.
+        """The groups whose generators look behind.
 
-        A staged scan began long ago: generators are read from their tables all the same.
+        The rows are held by now, so the generators are read after them. A staged scan began long
+        ago: generators are read from their tables all the same.
         """
         found = []
         for numbering in self.family.numberings:
@@ -400,7 +401,7 @@ def numbers_behind(
     truth: DataFrame,
     mirror_only: DataFrame | None,
 ) -> dict[Key, HighestNumbers]:
-    """The groups that have a number which a generator did not give, at most `SHOWN_MAX`, with their numbers.
+    """The groups with a number that a generator did not give, at most `SHOWN_MAX`.
 
     Args:
         source: reads the generators, now: call this after the rows were read.
@@ -434,7 +435,10 @@ _GROUP: Final = "the group"
 
 
 def confirmed(contact: Contact, keyspace: str, in_use: NumbersInUse) -> list[BehindGenerator]:
-    """The generators of these groups that a look of this process still shows behind; no look without groups."""
+    """The generators of these groups that a look of this process still shows behind.
+
+    Without groups it opens nothing.
+    """
     if not in_use.groups:
         return []
     mail = open_here(contact).keyspace(keyspace)
@@ -446,7 +450,8 @@ def _last_numbers(source: Source, numbering: Numbering, generator: Table) -> Dat
     """The group, and the last number that the generator gave."""
     number = generator.regular[0].name
     rows = source.scan(generator, (*generator.key_names, number))
-    group = [cell_of(own).alias(name) for own, name in zip(generator.key_names, numbering.group, strict=True)]
+    named = zip(generator.key_names, numbering.group, strict=True)
+    group = [cell_of(own).alias(name) for own, name in named]
     return rows.select(*group, cell_of(number).alias(_last(generator)))
 
 
@@ -455,7 +460,7 @@ def _united(some: DataFrame, other: DataFrame) -> DataFrame:
 
 
 def _last(generator: Table) -> str:
-    """A name that no column of a table has: `modseq` is a column and a generator."""
+    """A name that no column has: `modseq` is a column and a generator."""
     return f"last of {generator.name}"
 
 

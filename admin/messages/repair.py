@@ -354,9 +354,9 @@ REPAIR_MESSAGES: Final = Command(
     given, the message was deleted, or never listed: `gaps` in the JSON counts them, and without --scan the exit code
     is 1.
 
-    Generators that are behind the numbers of their rows (uids and modseqs of messages, `numbered_by`
-    of a file), as after a table was restored from a backup, are raised where the role may write
-    them, and never lowered: `generators` in the JSON.""",
+    Generators that are behind the numbers of their rows (uids and modseqs of messages,
+    `numbered_by` of a file), as after a table was restored from a backup, are raised where the role
+    may write them, and never lowered: `generators` in the JSON.""",
     service="mailmend.admin.messages.repair:repair",
     present="mailmend.admin.messages.shared_document:document_of",
     options=(

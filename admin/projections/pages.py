@@ -216,8 +216,8 @@ CLASH. A shared row lives as long as the last of its truths.
 
 A row of the truth that lacks a column of `needs` cannot say what its row is. It demands none, and
 the row that is there is left as it is: it counts neither as drift nor as left behind. If another
-row of the truth has the column, that row alone decides. Where a column of `needs` is in the key of the copy, a
-check with `--no-recheck` names such rows as WITHDRAW; a second look does not.
+row of the truth has the column, that row alone decides. Where a column of `needs` is in the key of
+the copy, a check with `--no-recheck` names such rows as WITHDRAW; a second look does not.
 
 A `ProjectionWriter` does not remove a row that other rows of the truth may demand: the removal is a
 lag, which `repair lags --projections FILE` settles.

@@ -30,7 +30,7 @@ JAMES: Final = "james"
 _KINDS: Final = ("regex:", "domain:", "domainAlias:", "error:", "forward:", "group:", "alias:")
 """What James writes before a mapping of each type; an address has no prefix."""
 
-_DATED: Final = "the row has the date of the mail's header: James's task populateEmailQueryView writes it"
+_DATED: Final = "the row has a date of the header: James's task populateEmailQueryView writes it"
 """Why a row that is missing in an older query view is left."""
 
 JAMES_TEXT: Final = """

@@ -203,9 +203,7 @@ def left_tables(live: Container[str], looked_at: Container[str]) -> Iterator[Lef
             yield left
 
 
-_UNFILLED: Final = (
-    "It has no row: James fills it only where its listener is turned on. `{}` fills it for mails that are there."
-)
+_UNFILLED: Final = "It has no row: James fills it only where its listener is turned on."
 
 
 def unfilled_tables(empty: Container[str]) -> tuple[LeftTable, ...]:
@@ -217,7 +215,8 @@ def unfilled_tables(empty: Container[str]) -> tuple[LeftTable, ...]:
     found = []
     for left in LEFT_TABLES:
         if name_of(left.table) in empty:
-            found.append(replace(left, check="", reason=_UNFILLED.format(left.route)))
+            reason = f"{_UNFILLED} `{left.route}` fills it for mails that are there."
+            found.append(replace(left, check="", reason=reason))
     return tuple(found)
 
 

@@ -79,7 +79,7 @@ class Claims:
 
 
 def _follows(truth: Table, source: str, needs: Container[str]) -> bool:
-    """Whether a column of the truth is one of these, or is computed from one."""
+    """Whether a column of the truth is in `needs`, or is computed from one that is."""
     if source not in truth or truth.column(source).computed is None:
         return source in needs
     rule = truth.column(source).computed

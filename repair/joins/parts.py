@@ -81,8 +81,8 @@ class PlaceRows:
     """All rows seen at one place.
 
     Attributes:
-        truths: the primary keys of the truth rows. A row that was read twice counts once; one that demands
-            two different rows here, for two of its elements, counts twice.
+        truths: the primary keys of the truth rows. A row that was read twice counts once; one that
+            demands two different rows here, for two of its elements, counts twice.
         fingerprint: from the truth row that says what its row is; empty where none does.
         differ: whether truth rows say something different; the fingerprint is from any of them.
         bits: from the truth row; of several truth rows, those that each of them has.

@@ -32,7 +32,7 @@ SHOWN_MAX = 1000
 
 _READS_AT_ONCE = 500
 PENDING_MAX = 100_000
-"""The largest number of groups whose numbers are held in memory, which takes some 30 MB; more go to files."""
+"""The largest number of groups whose numbers are in memory: some 30 MB; more go to files."""
 _ROUNDS = 5
 
 
@@ -111,7 +111,8 @@ def raised_by(summary: Mapping[str, Any]) -> list[BehindGenerator]:
         else:
             key = tuple(kept["group"].values())
             columns = tuple(kept["group"])
-        found.append(BehindGenerator(kept["table"], key, *numbers, "", raised=True, columns=columns))
+        raised = BehindGenerator(kept["table"], key, *numbers, "", raised=True, columns=columns)
+        found.append(raised)
     return found
 
 
@@ -158,7 +159,7 @@ class Generators:
                         yield from self._confirmed(table, key, highest)
 
     def used(self) -> bool:
-        """Whether something gives numbers in this keyspace: a generator has a row, or what is used with them.
+        """Whether something gives numbers here: a generator has a row, or what is used with them.
 
         No program adds a message to a mailbox without a name, so rows of messages alone need no
         generator.
@@ -249,7 +250,10 @@ class GeneratorWatch:
         self._add(self._group_of(row), row, self._columns)
 
     def add_copy(self, row: Row) -> None:
-        """The numbers in the key of a mirror's row, which may have no truth; other cells go with a repair."""
+        """The numbers in the key of a mirror's row, which may have no truth.
+
+        A repair withdraws such a row with its other cells.
+        """
         if self._group_of_copy is not None:
             self._add(self._group_of_copy(row), row, self._columns_of_copy)
 
