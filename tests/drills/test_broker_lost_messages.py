@@ -8,7 +8,7 @@ import pytest
 from mailmend.admin.frame.runbooks import RunbookStep, page_named
 from tests.support.brokers import Broker
 from tests.support.queue_pages import HOUR, filled, make_older, walk
-from tests.support.real_queue import RealQueue, real_queue
+from tests.support.real_queue import RealQueue, real_queue, until
 from tests.support.servers import CassandraServer
 
 pytestmark = [pytest.mark.cassandra, pytest.mark.broker]
@@ -37,9 +37,11 @@ def test_mails_are_accepted_and_nothing_delivers_them(
 
     reconcile, health, *_ = page_named("queue-does-not-drain").commands("Check")
     walk(servers, [RunbookStep(reconcile, ())])
-    ended = servers.line(*filled(servers, f"{health.partition('#')[0]} --json", ""))
+    words = filled(servers, f"{health.partition('#')[0]} --json", "")
+    until(lambda: servers.line(*words).json["queues"][0]["lacking"] == 2)  # the broker's statistics are seconds old
+    ended = servers.line(*words)
     (found,) = ended.json["queues"]
-    assert (ended.code, found["lacking"], found["broker"]["ready"]) == (1, 2, 0)
+    assert (ended.code, found["broker"]["ready"]) == (1, 0)
     lacks = found["reasons"][0]
     assert (lacks["trouble"], "runbook show rabbitmq-was-lost" in lacks["mend"]) == ("lacks_message", True)
 

@@ -18,6 +18,8 @@ from mailmend.model.catalog.mail import APPLICABLE_FLAG, IMAP_UID, MAILBOX_COUNT
 from mailmend.model.keyspace import Schema
 from mailmend.model.operations import Change, Count, Put, Read, Remove, Scan, Write
 from mailmend.model.table import Key, Row, Table
+from mailmend.repair.clock import SystemClock
+from mailmend.repair.retries import Retries
 from tests.support.commands import CommandLine, command_line, contact_of
 from tests.support.keyspaces import LEDGER, MAIL, created, dropped
 from tests.support.repairing import MAILBOX, content_row, message, mirror_row, truth_row
@@ -101,7 +103,7 @@ class MailKeyspace:
         self.tables.write(Count(MAILBOX_COUNTERS, (self.mailbox,), deltas))
 
     def _write(self, writes: Sequence[Write]) -> None:
-        for error in self.tables.write_all(writes):
+        for error in Retries(SystemClock()).write_all(self.tables, writes):
             if error:
                 raise error
 
