@@ -118,7 +118,7 @@ class SparkEngine:
         return detection
 
 
-class NumbersInUse(NamedTuple):
+class NumbersOfGroups(NamedTuple):
     """The highest numbers of groups whose generators look behind."""
 
     numbering: Numbering
@@ -132,7 +132,7 @@ class _Found:
     family: Family
     scanned: Mapping[str, int]
     counts: Mapping[str, Counter[Verdict]]
-    numbers: Sequence[NumbersInUse]  # of groups whose generators look behind
+    numbers: Sequence[NumbersOfGroups]  # of groups whose generators look behind
     few: Sequence[Suspect] = ()
     many: DataFrame | None = None
 
@@ -366,7 +366,7 @@ class _Suspicious:
         wrong = _number(counts, (*self.family.copies, *self.family.filters))
         return self._suspects(keyed=bool(wrong))
 
-    def numbers_behind(self, source: Source) -> list[NumbersInUse]:
+    def numbers_behind(self, source: Source) -> list[NumbersOfGroups]:
         """The groups whose generators look behind.
 
         The rows are held by now, so the generators are read after them. A staged scan began long
@@ -380,7 +380,7 @@ class _Suspicious:
                 mirror_only = native.mirror_only(self.family, at_mirror)
             now = replace(source, staging=None)
             in_use = numbers_behind(now, numbering, self.truth, mirror_only)
-            found.append(NumbersInUse(numbering, in_use))
+            found.append(NumbersOfGroups(numbering, in_use))
         return found
 
     def _suspects(self, *, keyed: bool) -> DataFrame:
@@ -434,7 +434,7 @@ _GROUP: Final = "the group"
 """The column with the texts of a group's key; no column of a table is named so."""
 
 
-def confirmed(contact: Contact, keyspace: str, in_use: NumbersInUse) -> list[BehindGenerator]:
+def confirmed(contact: Contact, keyspace: str, in_use: NumbersOfGroups) -> list[BehindGenerator]:
     """The generators of these groups that a look of this process still shows behind.
 
     Without groups it opens nothing.

@@ -218,7 +218,7 @@ class LaneRun:
 
 def main(options: list[str]) -> int:
     """0 where all lanes passed, else 1; 2 where no lane has such a title; 130 where somebody interrupted them."""
-    lanes = LANES
+    lanes: tuple[Lane, ...] = LANES
     if ALL in options:
         lanes = (*LANES, *OTHER_LANES)
     if CHOSEN in options:

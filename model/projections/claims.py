@@ -80,10 +80,11 @@ class Claims:
 
 def _follows(truth: Table, source: str, needs: Container[str]) -> bool:
     """Whether a column of the truth is in `needs`, or is computed from one that is."""
-    if source not in truth or truth.column(source).computed is None:
-        return source in needs
-    rule = truth.column(source).computed
-    return any(_follows(truth, behind, needs) for behind in rule.sources)
+    if source in truth:
+        rule = truth.column(source).computed
+        if rule is not None:
+            return any(_follows(truth, behind, needs) for behind in rule.sources)
+    return source in needs
 
 
 def last_to_end(lives: Iterable[Mapping[str, int]]) -> Mapping[str, int]:

@@ -255,8 +255,7 @@ class Mirror(Projection):
     kept: tuple[tuple[Verdict, str], ...] = ()
     left_out: frozenset[str] = frozenset()
     needs: tuple[str, ...] = ()
-    claims: Claims = field(init=False, repr=False, compare=False)
-    """How the truth rows that claim one row are told apart."""
+    claims: Claims = field(init=False, repr=False, compare=False)  # of truth rows on one row
     sources: tuple[tuple[str, str], ...] = field(init=False, repr=False, compare=False)
     """Each projection column that is written, with the truth column behind it."""
     back: tuple[tuple[str, str | None], ...] = field(init=False, repr=False, compare=False)
@@ -271,15 +270,14 @@ class Mirror(Projection):
     """No condition: every truth row has a mirror row."""
 
     def __post_init__(self) -> None:
+        truth = self.truth
         theirs = self.truth_names
-        sources = tuple(written_columns(self.truth, self.table, theirs, self.left_out))
+        sources = tuple(written_columns(truth, self.table, theirs, self.left_out))
         object.__setattr__(self, "sources", sources)
-        back = tuple(columns_back(self.truth, theirs, self.own_names))
-        object.__setattr__(self, "back", back)
-        object.__setattr__(self, "_joined", tuple(joined_back(self.truth, sources)))
+        object.__setattr__(self, "back", tuple(columns_back(truth, theirs, self.own_names)))
+        object.__setattr__(self, "_joined", tuple(joined_back(truth, sources)))
         held = {theirs.get(column.name, column.name) for column in self.compared}
-        claims = Claims.of(self.truth, self.key_sources, held, self.needs)
-        object.__setattr__(self, "claims", claims)
+        object.__setattr__(self, "claims", Claims.of(truth, self.key_sources, held, self.needs))
 
     @property
     def truth_names(self) -> dict[str, str]:

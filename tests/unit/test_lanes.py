@@ -61,7 +61,12 @@ class LaneStub(LaneRun):
 def test_a_lane_begins_as_soon_as_an_earlier_one_has_ended(capsys: pytest.CaptureFixture[str]) -> None:
     last_began = threading.Event()
     waiting = partial(last_began.wait, 20.0)
-    doings = {"slow": waiting, "slower": waiting, "shown": list, "last": last_began.set}
+    doings: dict[str, Callable[[], object]] = {
+        "slow": waiting,
+        "slower": waiting,
+        "shown": list,
+        "last": last_began.set,
+    }
 
     run_lanes([LaneStub(title, does) for title, does in doings.items()], ())
 

@@ -41,7 +41,7 @@ class Place:
         watch = GeneratorWatch(self.generators, MESSAGES.mirror, spill)
         for mailbox, uid, modseq in rows:
             watch.add({"mailboxid": mailbox, "uid": uid, "modseq": modseq})
-        found = []
+        found: list[tuple[str, UUID, int, int]] = []
         for behind in watch.end():
             assert behind.mailbox is not None
             found.append((behind.table, behind.mailbox, behind.last, behind.in_use))
