@@ -98,6 +98,7 @@ FAULTS = files_of("faults")
 FUZZ = files_of("fuzz")
 INTEGRATION = files_of("integration")
 OWN_CLUSTER = files_of("integration", "spark_standalone")
+OVER_TLS = files_of("integration", "spark_tls")
 BUILDING = files_of("integration", "installed", "library_page", "wheel")
 """What builds the wheel itself needs the whole checkout."""
 
@@ -133,10 +134,11 @@ OTHER_LANES = (
         long_runs=False,
     ),
     Lane("Spark's own cluster, ScyllaDB's driver, wheel", OWN_CLUSTER, "-scylla", of_wheel=True),
-    Lane("all with Spark, Spark 4", (*ALL_FILES, "-m", "spark"), "-spark4"),
+    Lane("all with Spark, Spark 4", (*ALL_FILES, "-m", "spark"), "-spark4", long_runs=False),
+    Lane("Spark's own cluster and TLS, Spark 4", (*OWN_CLUSTER, *OVER_TLS, "-m", "spark"), "-spark4"),
     Lane("unit, ScyllaDB's driver, wheel", UNIT_WITH_DRIVER, "-scylla", of_wheel=True, long_runs=False),
 )
-"""Long runs are one driver's: what they add are more of the same requests (docs/adr/0077)."""
+"""Long runs are one driver's and one Spark's: they add more of the same requests (docs/adr/0077)."""
 
 
 CHOSEN: Final = "--lanes"
