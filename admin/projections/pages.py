@@ -260,6 +260,9 @@ last number that they gave: a counter is left while such a row changes. A genera
 the counters.
 
 ```toml
+[truth.events.count.events_of_user]
+counters = { total = {} }
+generators = ["last_event_of_user"]
 numbered_by = { position = "last_event_of_user" }
 used_with = ["users"]
 ```
