@@ -255,29 +255,29 @@ class Mirror(Projection):
     kept: tuple[tuple[Verdict, str], ...] = ()
     left_out: frozenset[str] = frozenset()
     needs: tuple[str, ...] = ()
-    claims: Claims = field(init=False, repr=False, compare=False)  # of truth rows on one row
     sources: tuple[tuple[str, str], ...] = field(init=False, repr=False, compare=False)
     """Each projection column that is written, with the truth column behind it."""
     back: tuple[tuple[str, str | None], ...] = field(init=False, repr=False, compare=False)
     """Each column of the truth that a server has, with the projection column that holds it."""
     _joined: tuple[tuple[str, JoinedColumns], ...] = field(init=False, repr=False, compare=False)
-    """Each projection column whose text leads back to several columns of the truth."""
 
     verdicts: ClassVar = MIRROR_VERDICTS
-    is_copy: ClassVar[bool] = True
-    """Whether it is a table of its own, which follows from the truth."""
-    when: ClassVar[None] = None
-    """No condition: every truth row has a mirror row."""
+    is_copy: ClassVar[bool] = True  # a table of its own, which follows from the truth
+    when: ClassVar[None] = None  # every truth row has a mirror row
 
     def __post_init__(self) -> None:
-        truth = self.truth
         theirs = self.truth_names
-        sources = tuple(written_columns(truth, self.table, theirs, self.left_out))
+        sources = tuple(written_columns(self.truth, self.table, theirs, self.left_out))
         object.__setattr__(self, "sources", sources)
-        object.__setattr__(self, "back", tuple(columns_back(truth, theirs, self.own_names)))
-        object.__setattr__(self, "_joined", tuple(joined_back(truth, sources)))
+        object.__setattr__(self, "back", tuple(columns_back(self.truth, theirs, self.own_names)))
+        object.__setattr__(self, "_joined", tuple(joined_back(self.truth, sources)))
+
+    @property
+    def claims(self) -> Claims:
+        """How the truth rows that claim one row are told apart."""
+        theirs = self.truth_names
         held = {theirs.get(column.name, column.name) for column in self.compared}
-        object.__setattr__(self, "claims", Claims.of(truth, self.key_sources, held, self.needs))
+        return Claims.of(self.truth, self.key_sources, held, self.needs)
 
     @property
     def truth_names(self) -> dict[str, str]:
@@ -361,9 +361,10 @@ class Mirror(Projection):
         if look.truths and look.projected:
             agree = self.agree(look.truths[0].row, look.projected.row)
         others = [self.row_of(seen.row) for seen in look.truths[1:]]
+        alike = all(self.agree(look.truths[0].row, other) for other in others)
         symptoms = MirrorSymptoms(
             in_truth=bool(look.truths),
-            clash=not all(self.agree(look.truths[0].row, other) for other in others),
+            clash=bool(others) and not (alike and self.claims.are_compared),
             in_projection=look.projected is not None,
             rows_agree=agree,
             has_content=look.has_content,

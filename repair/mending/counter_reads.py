@@ -202,7 +202,7 @@ class Tallies:
         """Whether the mirror agrees, or lacks a doubtful truth; adds its place to `accounted`."""
         mirror = self.family.mirror
         place, fingerprint = self._forms.compared(truth)
-        if not mirror.claims.says(truth):
+        if not accounted.claims.says(truth):
             accounted.silent.append(place)
             return True
         if not mirror.is_demanded_by(truth):
