@@ -1,6 +1,6 @@
 """What a declaration tells of the rows of a truth, bound to a live schema. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from mailmend.model.cql_types import normal_type
@@ -32,6 +32,20 @@ from mailmend.repair.declared_conditions import Misfits, is_one_cell
 _DeclaredContentPair = tuple[DeclaredContent, Projection]
 
 
+def _listed_columns(
+    misfits: Misfits,
+    path: TomlPath,
+    declared: Sequence[str],
+    truth: Table,
+) -> Iterator[tuple[TomlPath, Column]]:
+    """The truth's columns in a list, each with its place; a name that it does not have is noted."""
+    for number, spelling in enumerate(declared):
+        place = (*path, number)
+        misfits.check_column(place, spelling, truth)
+        if name_of(spelling) in truth:
+            yield place, truth.column(name_of(spelling))
+
+
 def required_columns(
     misfits: Misfits,
     path: TomlPath,
@@ -40,12 +54,7 @@ def required_columns(
 ) -> tuple[str, ...]:
     """The names of columns that a whole row of the truth has; one that may be null is noted."""
     names = []
-    for number, spelling in enumerate(declared):
-        place = (*path, REQUIRED, number)
-        misfits.check_column(place, spelling, truth)
-        if name_of(spelling) not in truth:
-            continue
-        column = truth.column(name_of(spelling))
+    for place, column in _listed_columns(misfits, (*path, REQUIRED), declared, truth):
         names.append(column.name)
         if column.kind is not Kind.REGULAR or column.is_collection:
             shown = f"{truth.spelling}.{column.spelling}"
@@ -63,12 +72,7 @@ def needed_columns(
 ) -> tuple[str, ...]:
     """The names of columns that a copy needs; one that cannot be null as a whole is noted."""
     names = []
-    for number, spelling in enumerate(declared):
-        place = (*path, NEEDS, number)
-        misfits.check_column(place, spelling, truth)
-        if name_of(spelling) not in truth:
-            continue
-        column = truth.column(name_of(spelling))
+    for place, column in _listed_columns(misfits, (*path, NEEDS), declared, truth):
         names.append(column.name)
         if not is_one_cell(column):
             shown = f"{truth.spelling}.{column.spelling}"

@@ -25,7 +25,7 @@ def unseen_by(
     live: Schema,
     left: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Unseen, ...]:
-    """What a check of these families leaves unseen in the live keyspace.
+    """The parts of the live keyspace that a check of these families does not see.
 
     Args:
         families: of the declaration.

@@ -372,13 +372,13 @@ class _Suspicious:
         The rows are held by now, so the generators are read after them. A staged scan began long
         ago: generators are read from their tables all the same.
         """
+        mirror_only = None
+        if self.family.numberings and self.family.copies:
+            at_mirror, *_ = self.wrong
+            mirror_only = native.mirror_only(self.family, at_mirror)
+        now = replace(source, staging=None)
         found = []
         for numbering in self.family.numberings:
-            mirror_only = None
-            if self.family.copies:
-                at_mirror, *_ = self.wrong
-                mirror_only = native.mirror_only(self.family, at_mirror)
-            now = replace(source, staging=None)
             in_use = numbers_behind(now, numbering, self.truth, mirror_only)
             found.append(NumbersOfGroups(numbering, in_use))
         return found
@@ -435,7 +435,7 @@ _GROUP: Final = "the group"
 
 
 def confirmed(contact: Contact, keyspace: str, in_use: NumbersOfGroups) -> list[BehindGenerator]:
-    """The generators of these groups that a look of this process still shows behind.
+    """The generators of these groups that are still behind when this process reads them.
 
     Without groups it opens nothing.
     """

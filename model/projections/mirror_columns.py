@@ -10,7 +10,7 @@ ColumnPairs = Iterable[tuple[str, str]]
 """Columns of a mirror that are written, each with the truth column behind it."""
 
 
-def written_columns(
+def written(
     truth: Table,
     table: Table,
     sources: Mapping[str, str],
@@ -30,7 +30,7 @@ def written_columns(
             yield name, source
 
 
-def columns_back(
+def back(
     truth: Table,
     sources: Mapping[str, str],
     own: Mapping[str, str],
@@ -50,7 +50,7 @@ def columns_back(
             yield name, None
 
 
-def joined_back(truth: Table, sources: ColumnPairs) -> Iterator[tuple[str, JoinedColumns]]:
+def joined(truth: Table, sources: ColumnPairs) -> Iterator[tuple[str, JoinedColumns]]:
     """Each mirror column whose text leads back to several columns of the truth."""
     rules = dict(truth.computed)
     for name, source in sources:
@@ -59,15 +59,15 @@ def joined_back(truth: Table, sources: ColumnPairs) -> Iterator[tuple[str, Joine
             yield name, rule
 
 
-def ends_of(truth: Table, sources: ColumnPairs, seen: Seen) -> dict[str, int]:
+def ends(truth: Table, sources: ColumnPairs, seen: Seen) -> dict[str, int]:
     """When the cells of a truth row expire, by the mirror's columns; its key with its row.
 
     Returns:
         Seconds since 1970; nothing for a cell that stays.
     """
-    ends = dict(seen.expires_at)
+    known = dict(seen.expires_at)
     if seen.ends_at is not None:
-        ends.update(dict.fromkeys(truth.key_names, seen.ends_at))
+        known.update(dict.fromkeys(truth.key_names, seen.ends_at))
         for name, _ in truth.computed:
-            ends.setdefault(name, seen.ends_at)
-    return {name: ends[source] for name, source in sources if source in ends}
+            known.setdefault(name, seen.ends_at)
+    return {name: known[source] for name, source in sources if source in known}

@@ -24,6 +24,7 @@ from mailmend.model.operations import (
     Write,
     cells_of,
 )
+from mailmend.model.projections import mirror_columns
 from mailmend.model.projections.ages import is_old, last_sign, why_kept
 from mailmend.model.projections.claims import Claims, last_to_end
 from mailmend.model.projections.findings import (
@@ -40,12 +41,6 @@ from mailmend.model.projections.findings import (
     set_changes,
 )
 from mailmend.model.projections.look import Look
-from mailmend.model.projections.mirror_columns import (
-    columns_back,
-    ends_of,
-    joined_back,
-    written_columns,
-)
 from mailmend.model.projections.verdicts import (
     MENDABLE,
     MIRROR_VERDICTS,
@@ -260,6 +255,8 @@ class Mirror(Projection):
     back: tuple[tuple[str, str | None], ...] = field(init=False, repr=False, compare=False)
     """Each column of the truth that a server has, with the projection column that holds it."""
     _joined: tuple[tuple[str, JoinedColumns], ...] = field(init=False, repr=False, compare=False)
+    """Each projection column whose text leads back to several columns of the truth."""
+    _claims: Claims = field(init=False, repr=False, compare=False)
 
     verdicts: ClassVar = MIRROR_VERDICTS
     is_copy: ClassVar[bool] = True  # a table of its own, which follows from the truth
@@ -267,17 +264,19 @@ class Mirror(Projection):
 
     def __post_init__(self) -> None:
         theirs = self.truth_names
-        sources = tuple(written_columns(self.truth, self.table, theirs, self.left_out))
+        sources = tuple(mirror_columns.written(self.truth, self.table, theirs, self.left_out))
         object.__setattr__(self, "sources", sources)
-        object.__setattr__(self, "back", tuple(columns_back(self.truth, theirs, self.own_names)))
-        object.__setattr__(self, "_joined", tuple(joined_back(self.truth, sources)))
+        back = tuple(mirror_columns.back(self.truth, theirs, self.own_names))
+        object.__setattr__(self, "back", back)
+        object.__setattr__(self, "_joined", tuple(mirror_columns.joined(self.truth, sources)))
+        held = {theirs.get(column.name, column.name) for column in self.compared}
+        claims = Claims.of(self.truth, self.key_sources, held, self.needs)
+        object.__setattr__(self, "_claims", claims)
 
     @property
     def claims(self) -> Claims:
         """How the truth rows that claim one row are told apart."""
-        theirs = self.truth_names
-        held = {theirs.get(column.name, column.name) for column in self.compared}
-        return Claims.of(self.truth, self.key_sources, held, self.needs)
+        return self._claims
 
     @property
     def truth_names(self) -> dict[str, str]:
@@ -459,7 +458,8 @@ class Mirror(Projection):
         match finding.verdict:
             case Verdict.PROJECT | Verdict.AMEND:
                 row = self.row_of(look.truths[0].row)
-                ends = last_to_end(ends_of(self.truth, self.sources, seen) for seen in look.truths)
+                each = [mirror_columns.ends(self.truth, self.sources, seen) for seen in look.truths]
+                ends = last_to_end(each)
                 some_stay = any(seen.ends_at is None for seen in look.truths)
                 stays = some_stay and ends.keys().isdisjoint(self.table.key_names)
                 writes = row_writes(self.table, row, ends, at, stays=stays)

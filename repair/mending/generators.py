@@ -21,6 +21,7 @@ from mailmend.model.ids import MailboxId
 from mailmend.model.names import text_literal
 from mailmend.model.operations import ChangeIf, Level, PutIfAbsent, Read, Scan, Seen
 from mailmend.model.ports import Clock, Tables
+from mailmend.model.projections.family import Family
 from mailmend.model.projections.numbering import Numbering
 from mailmend.model.projections.projection import Mirror
 from mailmend.model.table import Key, Row, Table
@@ -211,6 +212,16 @@ class Generators:
         names = ", ".join((*literals, number))
         values = ", ".join((*literals.values(), str(in_use)))
         return f"INSERT INTO {place} ({names}) VALUES ({values}) IF NOT EXISTS;"  # noqa: S608
+
+
+def generators_of(
+    family: Family,
+    mail: Tables,
+    clock: Clock,
+    keyspace: str,
+) -> list[Generators]:
+    """The generators of a family, one for each numbering."""
+    return [Generators(mail, numbering, clock, keyspace) for numbering in family.numberings]
 
 
 @dataclass(slots=True)

@@ -57,7 +57,7 @@ from mailmend.repair.mending.engine import (
     named_counts,
     names_of_counters,
 )
-from mailmend.repair.mending.generators import Generators
+from mailmend.repair.mending.generators import Generators, generators_of
 from mailmend.repair.mending.limits import Pace
 from mailmend.repair.mending.throttle import Throttle, pace_of
 
@@ -320,10 +320,9 @@ class _Stages:
         """The generators by the spelling of their tables."""
         found = {}
         for family in self.settings.families:
-            for numbering in family.numberings:
-                of_group = Generators(mail, numbering, self.tools.clock, self.settings.keyspace)
-                for table in numbering.generators:
-                    found[table.spelling] = of_group
+            for generators in generators_of(family, mail, self.tools.clock, self.settings.keyspace):
+                for table in generators.numbering.generators:
+                    found[table.spelling] = generators
         return found
 
     def _wait(self, detection: Detection) -> None:

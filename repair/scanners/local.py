@@ -49,8 +49,8 @@ from mailmend.repair.ledger.runs import Ledger
 from mailmend.repair.mending.engine import LocalSuspects, RepairSettings
 from mailmend.repair.mending.generators import (
     BehindGenerator,
-    Generators,
     GeneratorWatch,
+    generators_of,
 )
 
 if TYPE_CHECKING:
@@ -214,8 +214,8 @@ class _FamilyScan:
         """Collect the numbers in use that generators gave."""
         engine = self.engine
         watches = []
-        for place, numbering in enumerate(self.family.numberings):
-            generators = Generators(engine.mail, numbering, engine.clock, self.settings.keyspace)
+        found = generators_of(self.family, engine.mail, engine.clock, self.settings.keyspace)
+        for place, generators in enumerate(found):
             spill = self._spill(f"numbers-{place}")
             watches.append(GeneratorWatch(generators, self.family.mirror, spill))
         self.detection.watches += watches

@@ -33,7 +33,7 @@ from mailmend.repair.mending.counter_reads import Tallies
 from mailmend.repair.mending.counters import truths_beside
 from mailmend.repair.mending.engine import LocalSuspects, RepairSettings
 from mailmend.repair.mending.fixer import BATCH_SUSPECTS
-from mailmend.repair.mending.generators import BehindGenerator, Generators, GeneratorWatch
+from mailmend.repair.mending.generators import BehindGenerator, GeneratorWatch, generators_of
 from mailmend.repair.mending.second_look import SecondLook
 from mailmend.repair.scanners.keyed import NamedRows, TargetRows, key_named, suspects_named
 from mailmend.repair.store.mailboxes import did_you_mean, user_name
@@ -310,11 +310,8 @@ class _FamilyLook:
     def _watches(self) -> list[GeneratorWatch]:
         """Collect the numbers in use that generators gave."""
         engine = self.engine
-        watches = []
-        for numbering in self.family.numberings:
-            generators = Generators(engine.mail, numbering, engine.clock, self.settings.keyspace)
-            watches.append(GeneratorWatch(generators, self.family.mirror))
-        return watches
+        found = generators_of(self.family, engine.mail, engine.clock, self.settings.keyspace)
+        return [GeneratorWatch(generators, self.family.mirror) for generators in found]
 
     def _look(self, candidates: Iterator[Suspect], *, only_with_truth: bool = False) -> None:
         looks = SecondLook(self.engine.mail, (self.family,), self.policy, self.engine.clock)
