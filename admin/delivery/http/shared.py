@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from itertools import chain
 from keyword import iskeyword
 from types import GenericAlias
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, get_args
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -15,6 +16,7 @@ from pydantic import (
     ConfigDict,
     Field,
     create_model,
+    model_validator,
 )
 from pydantic.json_schema import SkipJsonSchema
 
@@ -52,9 +54,28 @@ DryRun = Annotated[bool, Field(description="Write nothing, and answer what would
 
 
 class StrictBody(BaseModel):
-    """What a call brings: only what is named, so that no slip is passed over."""
+    """What a call brings: only what is named, so that no slip is passed over.
+
+    A field that may be left out takes no null, unless its schema says so.
+    """
 
     model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_null(cls, given: Any) -> Any:
+        if isinstance(given, Mapping):
+            for name, field in cls.model_fields.items():
+                said = field.alias or name
+                if said in given and given[said] is None and _takes_no_null(field.annotation):
+                    raise ValueError(f"{said} is null, which is no value of it: leave it out")
+        return given
+
+
+def _takes_no_null(annotation: Any) -> bool:
+    """Whether None is only what a field has that was left out: its schema does not name it."""
+    notes = chain.from_iterable(map(get_args, get_args(annotation)))
+    return any(isinstance(note, SkipJsonSchema) for note in notes)
 
 
 class CommandAnswer(StrictBody):

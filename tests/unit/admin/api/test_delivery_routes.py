@@ -167,6 +167,11 @@ async def test_what_ends_is_refused_with_the_count_until_it_is_confirmed(
             {"selection": {"domain": ["a.org:25"]}, "why": "x"},
             "/selection/domain/0: 'a.org:25' is no dom",
         ),
+        (
+            "/entries/hold",
+            {"selection": {"domain": ["a.org"], "newer_than": None}, "why": "x"},
+            "newer_than is null, which is no value of it: leave it out",
+        ),
         ("/suspensions", {"everything": True, "ttl": 0, "why": "x"}, "body.ttl"),
         ("/conditions", {"fields": [], "then": {"concurrency": 1}, "why": "x"}, "it is not said for which values"),
         ("/conditions", {"fields": [], "everything": True, "then": {}, "why": "x"}, "it is not said which limits"),
