@@ -145,6 +145,10 @@ class Broker(Protocol):
         """
         ...
 
+    async def bury(self, queue: QueueName, message: Message) -> None:
+        """Publish to the dead letters of the queue; errors as of `publish`."""
+        ...
+
     def deliveries(
         self,
         queue: QueueName,

@@ -166,6 +166,7 @@ class TablesSide:
         delayed: mails that are not due; they have no message on purpose. At most the number that
             may be held in memory.
         delayed_beyond: the number of further delayed mails; their ids are not known.
+        in_backlogs: mails whose message waits in a backlog, and not at the broker.
         bad: messages that are no mails; None where messages cannot be named.
     """
 
@@ -173,6 +174,7 @@ class TablesSide:
     marked: frozenset[EnqueueId] = frozenset()
     delayed: frozenset[EnqueueId] = frozenset()
     delayed_beyond: int = 0
+    in_backlogs: frozenset[EnqueueId] = frozenset()
     broken: tuple[BrokenRow, ...] = ()
     bad: tuple[BadMessage, ...] | None = None
 
@@ -287,7 +289,7 @@ def _named(tables: TablesSide, drained: Drained | None) -> tuple[tuple[EnqueueId
     if drained is None:
         return (), ()
     edge = drained.began_at - SETTLING
-    seen_of = drained.ids | drained.dead
+    seen_of = drained.ids | drained.dead | tables.in_backlogs
     without = []
     for enqueue_id, mail in tables.live.items():
         if mail.enqueued_at <= edge and enqueue_id not in seen_of:
@@ -300,7 +302,9 @@ def _named(tables: TablesSide, drained: Drained | None) -> tuple[tuple[EnqueueId
 def _lacking(tables: TablesSide, depth: Depth | None, at: datetime) -> int | None:
     if depth is None:
         return None
-    settled = sum(mail.enqueued_at <= at - SETTLING for mail in tables.live.values())
+    settled = 0
+    for enqueue_id, mail in tables.live.items():
+        settled += mail.enqueued_at <= at - SETTLING and enqueue_id not in tables.in_backlogs
     return depth.lacking(settled)
 
 
@@ -308,7 +312,8 @@ def _surplus(tables: TablesSide, depth: Depth | None) -> int | None:
     """Messages beyond one per row, marked rows too: copies, or of mails whose rows are swept. No finding."""
     if depth is None or depth.in_hands is None:
         return None
-    return max(0, depth.ready + depth.in_hands - len(tables.live) - len(tables.marked) - tables.delayed_count)
+    with_message = len(tables.live.keys() - tables.in_backlogs)
+    return max(0, depth.ready + depth.in_hands - with_message - len(tables.marked) - tables.delayed_count)
 
 
 def refuse_drain(queue: QueueName, depth: Depth, *, forced: bool) -> None:

@@ -8,12 +8,12 @@ next sweep does.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import islice
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from mailmend.mailqueue.rules.mails import MailBlobs
 from mailmend.model.blobs import Blobs
@@ -134,6 +134,65 @@ async def ended(tasks: "tuple[asyncio.Future[Any], ...]") -> None:
             await asyncio.wait(tasks)
         except asyncio.CancelledError:  # the caller raises it when this is over
             continue
+
+
+class Gathered(Generic[S, T]):
+    """Carries items out together: the first at once, and those that come meanwhile with the next request.
+
+    Args:
+        carry_out: one result for each item, in order. An error of it is the error of each.
+        most: how many items one request has.
+    """
+
+    def __init__(self, carry_out: Callable[[Sequence[S]], Awaitable[Sequence[T]]], most: int) -> None:
+        self._carry_out = carry_out
+        self._most = most
+        self._waiting: deque[tuple[S, asyncio.Future[T]]] = deque()
+        self._working: asyncio.Task[None] | None = None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no item waits, and none is being carried out."""
+        return self._working is None
+
+    async def add(self, item: S) -> T:
+        """The item's result. A caller that is cancelled does not end the work."""
+        result: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._waiting.append((item, result))
+        if self._working is None:
+            self._working = asyncio.ensure_future(self._work())
+        return await asyncio.shield(result)
+
+    async def close(self) -> None:
+        """End the work; callers that wait are cancelled."""
+        if self._working is not None:
+            await cancelled([self._working])
+
+    async def _work(self) -> None:
+        some = list[tuple[S, asyncio.Future[T]]]()
+        try:
+            while self._waiting:
+                some = list(islice(self._waiting, self._most))
+                for _ in some:
+                    self._waiting.popleft()
+                await self._answered(some)
+        finally:
+            self._working = None
+            for _, result in (*some, *self._waiting):
+                result.cancel()  # nothing where it has its answer
+            self._waiting.clear()
+
+    async def _answered(self, some: Sequence["tuple[S, asyncio.Future[T]]"]) -> None:
+        try:
+            answers = await self._carry_out([item for item, _ in some])
+        except Exception as error:  # noqa: BLE001 - the callers that wait get it
+            for _, result in some:
+                if not result.done():
+                    result.set_exception(error)
+            return
+        for (_, result), answer in zip(some, answers, strict=True):
+            if not result.done():
+                result.set_result(answer)
 
 
 UNDER_WAY: Final = 64

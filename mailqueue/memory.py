@@ -29,6 +29,7 @@ from mailmend.mailqueue.queue import (
     OnRemoved,
     RemovedMail,
     RestoreResult,
+    SubQueueOf,
     all_lack_it,
     due_time,
     passed_over,
@@ -110,6 +111,7 @@ class MemoryMailQueue(MaintainedQueue):
         *,
         priorities: Collection[int] | None = None,
         bytes_max: int | None = None,
+        sub_queue_of: SubQueueOf | None = None,  # noqa: ARG002 - this queue keeps no backlogs
     ) -> "AbstractAsyncContextManager[AsyncIterator[MemoryDequeued]]":
         if priorities is None:
             priorities = PRIORITIES

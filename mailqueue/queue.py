@@ -17,6 +17,7 @@ from typing import Final, Protocol, Self
 from mailmend.mailqueue.codec import BrokenRow
 from mailmend.mailqueue.comparison import Redriven, Upkeep
 from mailmend.mailqueue.metrics import FigureScope, QueueFigures, TrafficSums
+from mailmend.mailqueue.rules.backlogs import SubQueueName
 from mailmend.mailqueue.rules.mails import (
     DELAY_MAX,
     EVERYTHING,
@@ -204,6 +205,10 @@ async def all_lack_it(queued: QueuedMail) -> Mail | None:
     return queued.mail
 
 
+SubQueueOf = Callable[[QueuedMail], SubQueueName]
+"""Names the sub-queue of a mail by its envelope: of each, a consumer holds a bounded number of mails."""
+
+
 class Dequeued(Protocol):
     """A mail to be worked on, until it is acked, retried or rejected: exactly one of them, once.
 
@@ -280,6 +285,11 @@ class MailQueue(Protocol):
 
     name: QueueName
 
+    @property
+    def keeps_backlogs(self) -> bool:
+        """Whether mails of a sub-queue that does not move can wait in a table, so that others come."""
+        return False
+
     async def enqueue(
         self,
         mail: Mail,
@@ -320,6 +330,7 @@ class MailQueue(Protocol):
         *,
         priorities: Collection[int] | None = None,
         bytes_max: int | None = None,
+        sub_queue_of: SubQueueOf | None = None,
     ) -> AbstractAsyncContextManager[AsyncIterator[Dequeued]]:
         """Take mails, each to be acked, retried or rejected; the others come again after the context.
 
@@ -328,6 +339,8 @@ class MailQueue(Protocol):
             priorities: which levels; None: all, urgent ones more often.
             bytes_max: how many bytes of contents are held at once; further ones are loaded as mails are settled. One
                 that is larger comes alone. None: there is no bound but the prefetch.
+            sub_queue_of: names the sub-queue of each mail. Of a sub-queue whose mails do not leave, a bounded number is
+                held, and the others wait in a table (`keeps_backlogs`). None: mails come as the broker has them.
         """
         ...
 
@@ -424,6 +437,14 @@ class MailQueue(Protocol):
             CannotReach: what was moved stays moved.
         """
         ...
+
+    async def return_backlogs(self) -> int:
+        """Have mails in backlogs that no consumer takes mails from come through the broker again; how many they were.
+
+        Raises:
+            CannotReach, PublishFailed: what was returned stays returned.
+        """
+        return 0
 
     async def redrive(
         self,

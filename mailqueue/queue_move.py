@@ -135,6 +135,7 @@ class QueueMove:
             if error := task.exception():
                 failures.append(error)
 
+        await self.source.return_backlogs()
         async with self.source.dequeue(AT_ONCE) as mails:
             while not failures and (mail := await next_until(mails, stop, self.clock.pause(wait.total_seconds()))):
                 working.add(task := asyncio.ensure_future(self._handed_over(mail)))

@@ -32,6 +32,7 @@ from mailmend.delivery.policy.policy import PickupField
 from mailmend.delivery.policy.quotas import CountedMail
 from mailmend.mailqueue.codec import attribute, attribute_value, priority_of
 from mailmend.mailqueue.queue import ChangedMail, Dequeued
+from mailmend.mailqueue.rules.backlogs import SubQueueName
 from mailmend.mailqueue.rules.mails import (
     PRIORITY_ATTRIBUTE,
     PRIORITY_NORMAL,
@@ -103,6 +104,22 @@ def counted_mail(mail: Mail, size: int | None = None) -> CountedMail:
     if size is None:
         size = _number(_value(mail, BYTES), 0)
     return CountedMail(values, size)
+
+
+def sub_queue_of(queued: QueuedMail) -> SubQueueName:
+    """The sub-queue in whose backlog a mail waits where its mails do not leave.
+
+    By all that its envelope tells policies, so that none of its mails waits for a limit that does not concern it.
+    """
+    mail = queued.mail
+    domains = {_domain(recipient) for recipient in mail.recipients}
+    words = ["several domains"]
+    if len(domains) == 1:
+        words = list(domains)
+    fields = _fields(mail)
+    tenant = fields.pop(PickupField.TENANT_ID, "")
+    words += [f"{field.value}={text}" for field, text in fields.items()]
+    return SubQueueName(tenant, " ".join(words))
 
 
 def with_bytes(mail: Mail, content: bytes) -> Mail:
@@ -324,7 +341,7 @@ def _mapping(mail: Mail, name: str) -> Mapping[str, Any]:
     return {}
 
 
-def _fields(mail: Mail) -> Mapping[PickupField, str]:
+def _fields(mail: Mail) -> dict[PickupField, str]:
     """The texts of a mail that policies count it by."""
     fields = dict[PickupField, str]()
     for field in FIELDS:

@@ -36,7 +36,7 @@ from mailmend.delivery.mail.entries import (
     EntryEnd,
     EntryStage,
 )
-from mailmend.delivery.mail.envelopes import outgoing_of
+from mailmend.delivery.mail.envelopes import outgoing_of, sub_queue_of
 from mailmend.delivery.mail.settling import all_as_ordered, settlement_of, without_attempt
 from mailmend.delivery.metrics import (
     delivery_samples,
@@ -187,7 +187,8 @@ class DeliveryServer:
 
     async def _serve(self, stop: asyncio.Event, watching: Collection[asyncio.Task[None]]) -> None:
         held = self.settings.bytes_at_once_max
-        async with self.queue.dequeue(self.settings.prefetch, bytes_max=held) as mails:
+        dequeuing = self.queue.dequeue(self.settings.prefetch, bytes_max=held, sub_queue_of=sub_queue_of)
+        async with dequeuing as mails:
             taking = asyncio.ensure_future(self._take_all(mails))
             for task in (taking, *watching):
                 task.add_done_callback(lambda _: self._woken.set())
@@ -279,10 +280,11 @@ class DeliveryServer:
         held = HeldMail(dequeued, mail, active, now, now + nanos_in(expires_at - self._work.now()))
         self._held[dequeued.enqueue_id] = held
         self._bytes_held += len(dequeued.content)
-        limit = self.settings.waiting_max
+        self._check_at = min(self._check_at, held.expires_at)
         if self._is_crowded:
-            limit = self.settings.crowded_max
-        self._check_at = min(self._check_at, held.expires_at, now + nanos_in(limit))
+            self._check_at = min(self._check_at, now + nanos_in(self.settings.crowded_max))
+        elif not self.queue.keeps_backlogs:
+            self._check_at = min(self._check_at, now + nanos_in(self.settings.waiting_max))
         if not entries:
             self._begin(self._settling, self._settled(held))
         to_try = deque[DeliveryEntry]()
@@ -343,12 +345,17 @@ class DeliveryServer:
 
     @property
     def _is_crowded(self) -> bool:
+        """Whether mails that only wait leave no room for others; where the queue keeps backlogs, by their bytes alone."""
         settings = self.settings
-        return len(self._held) >= settings.prefetch or 2 * self._bytes_held >= settings.bytes_at_once_max
+        if 2 * self._bytes_held >= settings.bytes_at_once_max:
+            return True
+        return len(self._held) >= settings.prefetch and not self.queue.keeps_backlogs
 
     def _check_waiting(self, now: int) -> None:
         """End what has expired, and give back what has waited for too long, or leaves no room for others."""
-        longest = nanos_in(self.settings.waiting_max)
+        longest = UNKNOWN
+        if not self.queue.keeps_backlogs:
+            longest = nanos_in(self.settings.waiting_max)
         crowded = nanos_in(self.settings.crowded_max)
         stay = list[HeldMail]()
         for held in list(self._held.values()):

@@ -65,6 +65,7 @@ from mailmend.mailqueue.queue import (
     MaintainedQueue,
     OnBroken,
     OnRemoved,
+    SubQueueOf,
     all_lack_it,
     due_time,
     passed_over,
@@ -262,9 +263,10 @@ class PulsarMailQueue(MaintainedQueue):
         *,
         priorities: Collection[int] | None = None,
         bytes_max: int | None = None,
+        sub_queue_of: SubQueueOf | None = None,
     ) -> AbstractAsyncContextManager[AsyncIterator[PulsarUnacked]]:
-        """As of every queue; `priorities` changes nothing: all mails come through one topic."""
-        del priorities
+        """As of every queue; `priorities` changes nothing: all mails come through one topic. No backlogs are kept."""
+        del priorities, sub_queue_of
         return dequeue(self._parts, checked_prefetch(prefetch), bytes_max)
 
     def browse(

@@ -34,14 +34,16 @@ from typing import Any, Final
 
 from mailmend.mailqueue.broker import Delivery
 from mailmend.mailqueue.codec import attempts_of, queued_of, slice_of_message
-from mailmend.mailqueue.concurrency import finished
+from mailmend.mailqueue.concurrency import cancelled, finished
 from mailmend.mailqueue.every_queue import HOLD, ContentRoom, DequeuedMail, Drain, Takings
 from mailmend.mailqueue.metrics import QueueCount
-from mailmend.mailqueue.queue import due_time, no_due_mails
+from mailmend.mailqueue.queue import SubQueueOf, due_time, no_due_mails
+from mailmend.mailqueue.rabbitmq.backlogs import BacklogDelivery, ConsumerBacklogs
 from mailmend.mailqueue.rabbitmq.parts import Parts
 from mailmend.mailqueue.rabbitmq.verdicts import DeliveryVerdict, LookedUp, RowState, Settling, verdict_of
 from mailmend.mailqueue.rabbitmq.view.due_mails import DueMails
 from mailmend.mailqueue.rabbitmq.view.slices import MarkLookups
+from mailmend.mailqueue.rules.backlogs import SubQueueName
 from mailmend.mailqueue.rules.mails import Listed, MailBlobs, QueuedMail
 from mailmend.mailqueue.rules.slices import EPOCH, gone_before, mark_may_have_expired, slice_of
 from mailmend.model.durations import LOOK_AGAIN
@@ -58,6 +60,9 @@ SECOND_LOOK_SECONDS: Final = 10.0
 _SKEW: Final = timedelta(seconds=SKEW_SECONDS)
 _MICRO: Final = timedelta(microseconds=1)
 
+ANCHORED_AFTER: Final = timedelta(seconds=1)
+"""How long a mail is in hand before a row of its backlog takes the place of the broker's message, where many are."""
+
 REQUEUE_PAUSE: Final = timedelta(seconds=10)
 """How long a mail to be retried is held where it cannot be delayed."""
 
@@ -72,9 +77,17 @@ class UnackedMail(DequeuedMail):
         settled: set as soon as the mail is acked, retried, rejected, or given back to the broker.
         is_delayed: whether it is in the queue again, delayed.
         slice_start: of its row; None where James has published it.
+        sub_queue: by which it counts in hand; None where that is not counted.
     """
 
-    def __init__(self, parts: Parts, delivery: Delivery, queued: QueuedMail, on_settled: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        parts: Parts,
+        delivery: Delivery,
+        queued: QueuedMail,
+        on_settled: Callable[[], None],
+        sub_queue: SubQueueName | None = None,
+    ) -> None:
         super().__init__(queued, attempts_of(delivery.message), redelivered=delivery.redelivered)
         self._parts = parts
         self._on_settled = on_settled
@@ -83,6 +96,27 @@ class UnackedMail(DequeuedMail):
         self.settled = asyncio.Event()
         self.is_delayed = False
         self.slice_start = slice_of_message(delivery.message)
+        self.sub_queue = sub_queue
+        self.came_at = parts.clock.monotonic()
+        self._anchoring: asyncio.Task[None] | None = None
+
+    @property
+    def takes_prefetch(self) -> bool:
+        """Whether the broker counts it among the messages that this consumer has not acked."""
+        return not self._used and self._anchoring is None and not isinstance(self.delivery, BacklogDelivery)
+
+    def anchor(self, backlogs: ConsumerBacklogs, name: SubQueueName) -> None:
+        """Have a row of its backlog take the place of the broker's message, while the mail stays in hand."""
+        self._anchoring = asyncio.ensure_future(self._anchored(backlogs, name))
+
+    async def _anchored(self, backlogs: ConsumerBacklogs, name: SubQueueName) -> None:
+        try:
+            self.delivery = await backlogs.keep(name, self.delivery, in_hand=True)
+        except MailmendError as error:
+            fields = {"queue": self._parts.queue, "mail": self.enqueue_id, "error": error.what}
+            _LOG.warning("a mail stays with the broker", extra=fields)
+        finally:
+            self._anchoring = None
 
     async def listed(self) -> Listed:
         enqueued_at = await self._enqueued_at()
@@ -113,6 +147,8 @@ class UnackedMail(DequeuedMail):
         await finished(self._settled(settle))
 
     async def _settled(self, settle: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        if self._anchoring is not None:
+            await asyncio.wait((self._anchoring,))
         try:
             await settle()
         except Exception:  # whatever it is: a mail that stays unacked would come again only with another consumer
@@ -293,29 +329,39 @@ class DeliveryLookup:
 
 
 @asynccontextmanager
-async def dequeue(
-    parts: Parts, unacked: Unacked, prefetch: int, priorities: Collection[int] | None, bytes_max: int | None = None
+async def dequeue(  # noqa: PLR0917 - a consumer's settings, as the port has them
+    parts: Parts,
+    unacked: Unacked,
+    prefetch: int,
+    priorities: Collection[int] | None,
+    bytes_max: int | None = None,
+    sub_queue_of: SubQueueOf | None = None,
 ) -> AsyncGenerator[AsyncIterator[UnackedMail]]:
     """The mails, as they are ready. Unsettled mails are delivered again after the context."""
     lost = partial(parts.counts.add, QueueCount.CONSUMER_LOST, parts.queue)
     async with parts.broker.deliveries(parts.queue, prefetch, priorities, lost) as deliveries:
-        stream = _Stream(parts, unacked, ContentRoom(bytes_max))
-        feeding = asyncio.ensure_future(stream.feed(deliveries))
+        stream = _Stream(parts, unacked, ContentRoom(bytes_max), prefetch, sub_queue_of)
+        working = [asyncio.ensure_future(stream.feed(deliveries)), asyncio.ensure_future(stream.tend())]
         try:
             yield stream
         finally:
-            feeding.cancel()
-            await asyncio.gather(feeding, return_exceptions=True)
+            await cancelled(working)
             await stream.end()
 
 
 class _Stream:
     """One consumer's mails."""
 
-    def __init__(self, parts: Parts, unacked: Unacked, room: ContentRoom) -> None:
+    def __init__(
+        self, parts: Parts, unacked: Unacked, room: ContentRoom, prefetch: int, sub_queue_of: SubQueueOf | None
+    ) -> None:
         self._parts = parts
         self._unacked = unacked
         self._room = room
+        self._prefetch = prefetch
+        self._backlogs: ConsumerBacklogs | None = None
+        if sub_queue_of is not None and parts.backlogs is not None:
+            self._backlogs = ConsumerBacklogs(parts, parts.backlogs, sub_queue_of, prefetch, self._fetched)
         self._lookup = DeliveryLookup(parts, room)
         self._ready: Drain[UnackedMail] = Drain()
         self._takings = Takings(parts.queue)
@@ -336,7 +382,7 @@ class _Stream:
         """Look every delivery up, each in its own task; the broker's prefetch bounds their number."""
         try:
             async for delivery in deliveries:
-                self._takings.begin(self._take(delivery))
+                self._takings.begin(self._came(delivery))
             await self._takings.wait()
             self._ready.fail(StopAsyncIteration())
         except Exception as error:  # noqa: BLE001 - whoever asks for the next mail gets it
@@ -344,22 +390,89 @@ class _Stream:
 
     async def end(self) -> None:
         """Release unsettled mails; the broker delivers them again."""
+        if self._backlogs is not None:
+            await self._backlogs.close()
         await self._takings.cancel()
         await self._lookup.close()
         for enqueue_id in tuple(self._own):
             self._settled(enqueue_id)
 
-    async def _take(self, delivery: Delivery) -> None:
+    async def tend(self) -> None:
+        """Tend the backlogs, and anchor mails that wait for long, until cancelled."""
+        backlogs = self._backlogs
+        while backlogs is not None:
+            try:
+                await backlogs.tend()
+            except MailmendError as error:
+                fields = {"queue": self._parts.queue, "error": error.what}
+                _LOG.warning("backlogs cannot be tended for now", extra=fields)
+            self._anchor_old(backlogs)
+            await self._parts.clock.pause(ANCHORED_AFTER.total_seconds())
+
+    def _anchor_old(self, backlogs: ConsumerBacklogs) -> None:
+        """Where the mails in hand take more than half of the broker's prefetch, anchor the ones that wait for long."""
+        of_level: dict[int, list[UnackedMail]] = {}
+        for enqueue_id in self._own:
+            mail = self._unacked[enqueue_id]
+            if mail.takes_prefetch:
+                of_level.setdefault(mail.delivery.priority, []).append(mail)
+        before = self._parts.clock.monotonic() - ANCHORED_AFTER.total_seconds()
+        for mails in of_level.values():
+            if 2 * len(mails) <= self._prefetch:
+                continue
+            for mail in mails:
+                if mail.came_at <= before and mail.sub_queue is not None:
+                    mail.anchor(backlogs, mail.sub_queue)
+
+    async def _came(self, delivery: Delivery) -> None:
+        """A delivery of the broker."""
+        queued = await self._read(delivery)
+        if queued is None:
+            return
+        backlogs = self._backlogs
+        if backlogs is None:
+            await self._take(queued, delivery, None)
+            return
+        name = backlogs.sub_queue_of(queued)
+        begun = self._parts.clock.monotonic()
+        for tries in count(1):
+            try:
+                admitted = await backlogs.admits(name, delivery)
+                break
+            except MailmendError as error:
+                if self._parts.clock.monotonic() - begun >= HOLD.total_seconds():
+                    await self._treat(DeliveryVerdict.LATER, LookedUp(queued, silence=error.what), delivery)
+                    return
+            await self._parts.clock.pause(LOOK_AGAIN.wait(tries).total_seconds())
+        if admitted:
+            await self._take(queued, delivery, name)
+
+    def _fetched(self, delivery: Delivery, name: SubQueueName) -> None:
+        """A delivery of a backlog."""
+        self._takings.begin(self._take_fetched(delivery, name))
+
+    async def _take_fetched(self, delivery: Delivery, name: SubQueueName) -> None:
+        queued = await self._read(delivery)
+        if queued is None:
+            self._left(name)
+            return
+        await self._take(queued, delivery, name)
+
+    async def _read(self, delivery: Delivery) -> QueuedMail | None:
+        """The mail of a delivery; None where it is none, and was treated."""
         try:
-            queued = queued_of(delivery.message.body)
+            return queued_of(delivery.message.body)
         except BadPayload as error:
             await self._treat(DeliveryVerdict.BAD, LookedUp(None, silence=error.what), delivery)
-            return
+            return None
+
+    async def _take(self, queued: QueuedMail, delivery: Delivery, name: SubQueueName | None) -> None:
         while first := self._unacked.get(queued.enqueue_id):
             if await _comes_again(first, delivery):
                 await self._treat(DeliveryVerdict.DELAYED, LookedUp(queued), delivery)
+                self._left(name)
                 return
-        mail = UnackedMail(self._parts, delivery, queued, partial(self._settled, queued.enqueue_id))
+        mail = UnackedMail(self._parts, delivery, queued, partial(self._settled, queued.enqueue_id), name)
         self._unacked[queued.enqueue_id] = mail
         self._own.add(queued.enqueue_id)
         verdict = DeliveryVerdict.LATER
@@ -423,6 +536,12 @@ class _Stream:
             mail = self._unacked.pop(enqueue_id)
             self._room.let_go(len(mail.content))
             mail.settled.set()
+            self._left(mail.sub_queue)
+
+    def _left(self, name: SubQueueName | None) -> None:
+        """A mail that was counted by this sub-queue is in hand no more."""
+        if self._backlogs is not None and name is not None:
+            self._backlogs.leave(name)
 
     async def _still_waits(self, mail: UnackedMail) -> bool:
         """Whether the mail may be handed over; it may have been deleted while it waited."""

@@ -31,6 +31,7 @@ from mailmend.mailqueue.queue import (
     OnBroken,
     OnRemoved,
     Restoring,
+    SubQueueOf,
     all_lack_it,
     due_time,
     passed_over,
@@ -40,7 +41,9 @@ from mailmend.mailqueue.rabbitmq.dequeue import Unacked, UnackedMail, dequeue
 from mailmend.mailqueue.rabbitmq.move_due import DueMover, MoverTurns
 from mailmend.mailqueue.rabbitmq.parts import Parts
 from mailmend.mailqueue.rabbitmq.reconcile import Keeping, MendRequest, mended, redrive, republish
+from mailmend.mailqueue.rabbitmq.return_backlogs import BacklogReturn
 from mailmend.mailqueue.rabbitmq.sweep import Moved, Sweeper
+from mailmend.mailqueue.rabbitmq.view.backlog_tables import BacklogTables
 from mailmend.mailqueue.rabbitmq.view.queue_view import QueueView
 from mailmend.mailqueue.rules import slices as starts
 from mailmend.mailqueue.rules.configuration import DEFAULT, QueueConfiguration
@@ -146,21 +149,23 @@ async def _without_message(
 ) -> int | None:
     """The lesser of two looks where the first finds any: a delayed mail that is due has its row before its message.
 
-    Rows are only counted where the size does not show that there are messages enough.
+    Rows are only counted where the size does not show that there are messages enough. Backlogs have messages too.
     """
     if depth is None:
         return None
-    by_size = depth.without_message(size.mails)
+    in_backlogs = await view.in_backlogs(queue)
+    by_size = depth.without_message(size.mails - in_backlogs)
     if by_size is None or (by_size == 0 and size.kind is SizeKind.EXACT):
         return by_size
-    first = depth.without_message(await view.count_settled(queue, view.now - SETTLING))
+    first = depth.without_message(await view.count_settled(queue, view.now - SETTLING) - in_backlogs)
     if not first:
         return first
     await view.clock.pause(RECOUNTED_SECONDS)
     again, _ = await _depth(broker, queue)
     if again is None:
         return None
-    second = again.without_message(await view.count_settled(queue, view.now - SETTLING))
+    in_backlogs = await view.in_backlogs(queue)
+    second = again.without_message(await view.count_settled(queue, view.now - SETTLING) - in_backlogs)
     if second is None:
         return None
     return min(first, second)
@@ -175,6 +180,8 @@ async def _oldest_at(view: QueueView, queue: QueueName) -> datetime | None:
 
 
 FLUSH_EVERY: Final = timedelta(milliseconds=500)
+
+RETURN_EVERY: Final = timedelta(minutes=1)
 
 SWEEP_EVERY: Final = timedelta(minutes=5)
 """The pause between two sweeps of a served queue. Dequeuing starts sweeps as well; this is for queues in which little
@@ -191,8 +198,15 @@ class RabbitMailQueue(MaintainedQueue):
         self._sweeper = sweeper
         self._unacked: Unacked = {}
         self._mover: DueMover | None = None
+        self._backlogs: BacklogReturn | None = None
+        if parts.backlogs:
+            self._backlogs = BacklogReturn(parts, parts.backlogs)
         if parts.view.due:
             self._mover = DueMover(parts, parts.view.due, MoverTurns(parts.tables, parts.clock, parts.queue))
+
+    @property
+    def keeps_backlogs(self) -> bool:
+        return self._parts.backlogs is not None
 
     async def enqueue(
         self,
@@ -214,8 +228,9 @@ class RabbitMailQueue(MaintainedQueue):
         *,
         priorities: Collection[int] | None = None,
         bytes_max: int | None = None,
+        sub_queue_of: SubQueueOf | None = None,
     ) -> AbstractAsyncContextManager[AsyncIterator[UnackedMail]]:
-        return dequeue(self._parts, self._unacked, checked_prefetch(prefetch), priorities, bytes_max)
+        return dequeue(self._parts, self._unacked, checked_prefetch(prefetch), priorities, bytes_max, sub_queue_of)
 
     def browse(
         self, where: MailFilter = EVERYTHING, after: ListingPosition | None = None, *, on_broken: OnBroken = passed_over
@@ -266,6 +281,11 @@ class RabbitMailQueue(MaintainedQueue):
             mover = mover.dry()
         return (await mover.move_due()).count
 
+    async def return_backlogs(self) -> int:
+        if self._backlogs is None:
+            return 0
+        return await self._backlogs.returned(timedelta(0))
+
     async def redrive(
         self,
         limit: int | None = None,
@@ -305,6 +325,8 @@ class RabbitMailQueue(MaintainedQueue):
         if self._mover is not None:
             mover = replace(self._mover, stop=stop)
             jobs.insert(0, moving_job(mover.move_due))
+        if self._backlogs is not None:
+            jobs.append(BackgroundJob("returning backlogs", self._backlogs.returned, RETURN_EVERY))
         await run_jobs(self.name, self._parts.clock, stop, tuple(jobs))
         await self._parts.view.tallies.flush()
 
@@ -371,6 +393,9 @@ async def open_queue(  # noqa: PLR0917 - the four ports, in the order of every s
     sweeper = Sweeper(view, blobs, broker)
     background = BackgroundTasks()
     maybe_sweep = partial(sweeper.maybe, name)
+    backlogs = None
+    if own.backlogs:
+        backlogs = BacklogTables(tables, clock, name)
     parts = Parts(
         name,
         blobs,
@@ -383,5 +408,6 @@ async def open_queue(  # noqa: PLR0917 - the four ports, in the order of every s
         slicing,
         view,
         maybe_sweep,
+        backlogs,
     )
     return RabbitMailQueue(parts, sweeper)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from mailmend.mailqueue.broker import Broker
 from mailmend.mailqueue.every_queue import QueueParts
 from mailmend.mailqueue.queue import no_due_mails
+from mailmend.mailqueue.rabbitmq.view.backlog_tables import BacklogTables
 from mailmend.mailqueue.rabbitmq.view.due_mails import DueMails
 from mailmend.mailqueue.rabbitmq.view.queue_view import QueueView
 from mailmend.mailqueue.rules.slices import Slicing
@@ -18,6 +19,7 @@ class Parts(QueueParts):
 
     Attributes:
         maybe_sweep: begins a sweep once in a number of calls.
+        backlogs: None: the keyspace has no tables for them.
     """
 
     tables: AsyncTables
@@ -25,6 +27,7 @@ class Parts(QueueParts):
     slicing: Slicing
     view: QueueView
     maybe_sweep: Callable[[], Awaitable[None]]
+    backlogs: BacklogTables | None = None
 
     @property
     def due_mails(self) -> DueMails:

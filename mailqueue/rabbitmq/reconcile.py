@@ -46,6 +46,7 @@ from mailmend.mailqueue.metrics import QueueCount
 from mailmend.mailqueue.queue import DELAYED, IDS_MAX, LackingMail, all_lack_it, refuse_too_many
 from mailmend.mailqueue.rabbitmq.changes import remove
 from mailmend.mailqueue.rabbitmq.parts import Parts
+from mailmend.mailqueue.rabbitmq.view.backlog_tables import BacklogTables
 from mailmend.mailqueue.rabbitmq.view.queue_view import QueueView
 from mailmend.mailqueue.rules.blob_ids import is_deduplicated
 from mailmend.mailqueue.rules.mails import EVERYTHING, Listed, MailBlobs, MailFilter, QueuedMail, Whereabouts
@@ -88,11 +89,15 @@ async def tables_side(view: QueueView, queue: QueueName, ids_max: int = IDS_MAX)
             else:
                 mails[read.queued.enqueue_id] = LiveMail.of(read)
     marked = frozenset(await view.marks.among(queue, [*mails, *broken]))
+    in_backlogs: frozenset[EnqueueId] = frozenset()
+    if view.own.backlogs:
+        in_backlogs = await BacklogTables(view.tables, view.clock, queue).ids()
     return TablesSide(
         live={enqueue_id: mail for enqueue_id, mail in mails.items() if enqueue_id not in marked},
         marked=marked,
         delayed=frozenset(delayed - mails.keys()),
         delayed_beyond=beyond,
+        in_backlogs=in_backlogs,
         broken=tuple(row for enqueue_id, row in broken.items() if enqueue_id not in marked),
     )
 
@@ -228,7 +233,13 @@ AT_ONCE: Final = 500
 
 
 async def republish(parts: Parts, older_than: timedelta, where: MailFilter, *, dry_run: bool) -> int:
-    """Publish again the mails that wait for longer than `older_than`; return how many were, or would be."""
+    """Publish again the mails that wait for longer than `older_than`; return how many were, or would be.
+
+    A mail in a backlog has its message there, and is not published.
+    """
+    in_backlogs: Collection[EnqueueId] = ()
+    if parts.backlogs:
+        in_backlogs = await parts.backlogs.ids()
 
     async def publish(listed: Listed) -> None:
         await publish_mail(parts.broker, parts.queue, listed.queued, listed.slice_start, listed.attempts)
@@ -240,6 +251,7 @@ async def republish(parts: Parts, older_than: timedelta, where: MailFilter, *, d
     async with aclosing(in_batches(waiting, PUBLISHED_AT_ONCE)) as batches:
         async for some in batches:
             old = [listed for listed in some if listed.enqueued_at < before]
+            old = [listed for listed in old if listed.queued.enqueue_id not in in_backlogs]
             outcomes: list[BaseException | None] = []
             if not dry_run:
                 outcomes = await asyncio.gather(*map(publish, old), return_exceptions=True)

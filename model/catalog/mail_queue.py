@@ -1,11 +1,11 @@
-"""The tables of the distributed mail queue: James's four, byte-compatible, and three of our own.
+"""The tables of the distributed mail queue: James's four, byte-compatible, and five of our own.
 
 Tables that mailmend creates have a time to live, because TimeWindowCompactionStrategy frees no
 space without one (docs/design.md, "Lifetimes"); rows of tables that James created never expire. The
 catalog and the advice on a queue's settings (`mailqueue.rules.advice`) both compute the times here,
 so they cannot disagree.
 
-James's four tables must be in a live keyspace, in James's form. Each of our own three may be
+James's four tables must be in a live keyspace, in James's form. Each of our own may be
 missing, as in an adopted keyspace of James: the queue then works without what the table is for
 (docs/adr/0016). Source: James's `CassandraMailQueueView`, its ADR-31 and ADR-32; docs/adr/0016.
 """
@@ -214,8 +214,27 @@ QUEUE_STATE = Table(
     options=cached(10),
 )
 
+BACKLOGS = Table(
+    "backlogs",
+    columns("queueName text", "subQueue text, stretch uuid", "owner uuid, goneTo bigint, put bigint, gone bigint"),
+    comment="Which process takes mails from each stretch of backlogMails; rows that expire say that a process is there",
+    compaction=LEVELED,
+    options=_GRACE,
+)
+BACKLOG_MAILS = Table(
+    "backlogMails",
+    columns(
+        "queueName text, stretch uuid",
+        "place bigint",
+        "body blob, timeRangeStart timestamp, attempts int, priority int, redelivered boolean, deadLettered boolean",
+    ),
+    comment="Messages of mails that wait, of sub-queues that do not move: the broker has them no longer",
+    compaction=LEVELED,
+    options=_GRACE,
+)
+
 JAMES_QUEUE_TABLES = (ENQUEUED_MAILS, DELETED_MAILS, BROWSE_START, CONTENT_START)
-OWN_QUEUE_TABLES = (DUE_MAILS, SLICE_TALLIES, QUEUE_STATE)
+OWN_QUEUE_TABLES = (DUE_MAILS, SLICE_TALLIES, QUEUE_STATE, BACKLOGS, BACKLOG_MAILS)
 QUEUE_TABLES = (*JAMES_QUEUE_TABLES, *OWN_QUEUE_TABLES)
 
 
@@ -227,6 +246,7 @@ class OwnTables:
         due: whether mails can be delayed (`dueMails`).
         tallies: whether mails are counted as they are enqueued and dequeued (`sliceTallies`).
         state: whether the progress of the sweeps is stored (`queueState`).
+        backlogs: whether mails of a sub-queue that does not move wait there (`backlogs`, `backlogMails`).
         row_ttl_seconds: how long a row of enqueuedMailsV4 lives; 0: for ever, as in tables that James created.
         mark_ttl_seconds: how long a mark of deletedMailsV2 lives; 0: for ever.
         shared: whether another program, which keeps no tallies, may enqueue here: James, in a keyspace that it created.
@@ -235,6 +255,7 @@ class OwnTables:
     due: bool = True
     tallies: bool = True
     state: bool = True
+    backlogs: bool = True
     row_ttl_seconds: int = 0
     mark_ttl_seconds: int = 0
     shared: bool = False
@@ -253,7 +274,7 @@ def queue_tables_of(live: Schema, keyspace: str) -> OwnTables:
     """The queue's tables in the live keyspace; `keyspace` is its name, for the error message.
 
     Raises:
-        SchemaMismatch: one of James's four tables is missing, or any of the seven is there in another form.
+        SchemaMismatch: one of James's four tables is missing, or any of ours is there in another form.
     """
     lacking = (*_missing(JAMES_QUEUE_TABLES, live), *_otherwise((*JAMES_QUEUE_TABLES, *OWN_QUEUE_TABLES), live))
     if lacking:
@@ -263,6 +284,7 @@ def queue_tables_of(live: Schema, keyspace: str) -> OwnTables:
         due=live.table(DUE_MAILS.name) is not None,
         tallies=live.table(SLICE_TALLIES.name) is not None,
         state=live.table(QUEUE_STATE.name) is not None,
+        backlogs=all(live.table(table.name) is not None for table in (BACKLOGS, BACKLOG_MAILS)),
         row_ttl_seconds=row_ttl_seconds,
         mark_ttl_seconds=time_to_live(live.table(DELETED_MAILS.name)),
         shared=not row_ttl_seconds,

@@ -34,7 +34,7 @@ from mailmend.delivery.server.hooks import DeliveryHooks
 from mailmend.delivery.server.serving import DeliveryServer
 from mailmend.delivery.settings import DeliverySettings
 from mailmend.mailqueue.memory import MemoryDequeued, MemoryMailQueue
-from mailmend.mailqueue.queue import DELAYED
+from mailmend.mailqueue.queue import DELAYED, SubQueueOf
 from mailmend.mailqueue.rules.mails import Mail
 from mailmend.model.errors import CannotReach
 from mailmend.model.ids import EnqueueId, QueueName
@@ -219,8 +219,15 @@ class MortalQueue:
         self.life.step()
         return enqueue_id
 
+    @property
+    def keeps_backlogs(self) -> bool:
+        return self.queue.keeps_backlogs
+
     @asynccontextmanager
-    async def dequeue(self, prefetch: int = 5, bytes_max: int | None = None) -> AsyncIterator[AsyncIterator[_Dequeued]]:
+    async def dequeue(
+        self, prefetch: int = 5, bytes_max: int | None = None, sub_queue_of: SubQueueOf | None = None
+    ) -> AsyncIterator[AsyncIterator[_Dequeued]]:
+        del sub_queue_of
         async with self.queue.dequeue(prefetch, bytes_max=bytes_max) as mails:
             yield self._each(mails)
 

@@ -112,6 +112,13 @@ class MemoryBroker:
         if fate in _UNCONFIRMED:
             raise PublishFailed(f"the broker did not confirm a message for the queue {queue!r}", doubtful=True)
 
+    async def bury(self, queue: QueueName, message: Message) -> None:
+        await asyncio.sleep(0)
+        if self.away:
+            raise _unreachable()
+        self._arrivals += 1
+        self._held(queue).put(_DEAD, _Kept(self._arrivals, message, PRIORITY_NORMAL, dead_lettered=True))
+
     @asynccontextmanager
     async def deliveries(
         self,
@@ -269,11 +276,11 @@ class MemoryBroker:
         kept.redelivered, kept.returns = True, kept.returns + 1
         limited = self._delivery_limit is not None and kept.returns > self._delivery_limit
         if limited:
-            self.bury(delivery)
+            self.put_to_dead(delivery)
         else:
             self._held(delivery.queue).put(delivery.lane, kept)
 
-    def bury(self, delivery: "_MemoryDelivery") -> None:
+    def put_to_dead(self, delivery: "_MemoryDelivery") -> None:
         if delivery.lane == _DEAD:
             return
         self._arrivals += 1
@@ -342,7 +349,7 @@ class _MemoryDelivery:
 
     async def dead_letter(self) -> None:
         await self._let_go()
-        self._stream.broker.bury(self)
+        self._stream.broker.put_to_dead(self)
         self._stream.broker.settled(self.queue)
 
     async def _let_go(self) -> None:

@@ -11,14 +11,17 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant
 from mailmend.mailqueue.cleanup.cleaning import CleanupSettings, QueueCleanup
 from mailmend.mailqueue.cleanup.scan import LocalQueueScanner, Mark
 from mailmend.mailqueue.cleanup.writes import CleanedQueue
+from mailmend.mailqueue.codec import queued_of
 from mailmend.mailqueue.rabbitmq.dequeue import UnackedMail
 from mailmend.mailqueue.rabbitmq.sweep import Sweeper
+from mailmend.mailqueue.rules.backlogs import SubQueueName
 from mailmend.mailqueue.rules.blob_ids import BlobNaming, BlobsMode
 from mailmend.mailqueue.rules.cleanup import MarksRule
 from mailmend.mailqueue.rules.configuration import QueueConfiguration
+from mailmend.mailqueue.rules.mails import QueuedMail
 from mailmend.mailqueue.rules.size import SizeKind
 from mailmend.mailqueue.rules.slices import EPOCH, Slicing, slice_of
-from mailmend.model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS, LIVES, OwnTables
+from mailmend.model.catalog.mail_queue import BACKLOG_MAILS, DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS, LIVES, OwnTables
 from mailmend.model.errors import MailmendError
 from mailmend.model.table import Row
 from tests.support.james_beside import James
@@ -44,6 +47,11 @@ LOOKS_MAX: Final = 50
 MARKS_LIVE: Final = timedelta(seconds=LIVES.mark_ttl_seconds) - timedelta(hours=4)
 
 
+def of_sender(queued: QueuedMail) -> SubQueueName:
+    """The mails of each sender are a sub-queue."""
+    return SubQueueName("", queued.mail.sender or "")
+
+
 class ManyProcesses(RuleBasedStateMachine):
     """The queue, its processes, each with a clock of its own, and what was promised of each mail.
 
@@ -51,8 +59,16 @@ class ManyProcesses(RuleBasedStateMachine):
     or refused must never have come since.
     """
 
-    def open(
-        self, *, james: bool, own: OwnTables, naming: BlobNaming, slicing: Slicing, at: datetime, far: timedelta
+    def open(  # noqa: PLR0913 - drawn by name
+        self,
+        *,
+        james: bool,
+        own: OwnTables,
+        naming: BlobNaming,
+        slicing: Slicing,
+        at: datetime,
+        far: timedelta,
+        backlogs: bool = False,
     ) -> None:
         self.runner = asyncio.Runner()
         configuration = QueueConfiguration(slicing, pace=1_000_000)
@@ -68,6 +84,8 @@ class ManyProcesses(RuleBasedStateMachine):
         self.befell: frozenset[Side] = frozenset()
         self.steps: tuple[str, ...] = ()
         for worker in self.workers:
+            if backlogs:
+                worker.sub_queue_of = of_sender
             self.run(worker.start())
 
     # What must hold
@@ -119,7 +137,9 @@ class ManyProcesses(RuleBasedStateMachine):
         broker.come_back()
         broker.let_arrive()
         self.twin.clock.advance(TOO_FAR.total_seconds())
+        worker.sub_queue_of = None
         self.run(worker.start())
+        self.by(0, lambda _: worker.queue.return_backlogs())
         self.swept(0)
         self.by(0, lambda _: worker.queue.flush())
         self.by(0, lambda _: worker.queue.republish(timedelta(0)))
@@ -256,8 +276,11 @@ class ManyProcesses(RuleBasedStateMachine):
         return self.james is not None and self.promises.named(name).enqueue_id in self.james.unmarked
 
     def who_has(self, name: str) -> list[int]:
-        unacked = name in named(self.twin.broker.unacked(QUEUE))
+        unacked = name in named(self.twin.broker.unacked(QUEUE)) or name in self.in_backlogs()
         return [number for number, worker in enumerate(self.workers) if unacked and worker.consumer]
+
+    def in_backlogs(self) -> list[str]:
+        return [queued_of(row["body"]).mail.name for row in self.twin.rows(BACKLOG_MAILS)]
 
     def nothing_is_hidden(self) -> None:
         start = self.twin.browse_start

@@ -152,6 +152,9 @@ class WiredBroker:
             Side.BROKER, "publish", lambda: self.broker.publish(queue, message, priority), _not_published
         )
 
+    async def bury(self, queue: QueueName, message: Message) -> None:
+        await self.wire.step(Side.BROKER, "bury", lambda: self.broker.bury(queue, message), _not_published)
+
     @asynccontextmanager
     async def deliveries(
         self,

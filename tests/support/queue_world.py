@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from mailmend.mailqueue.broker import Message
 from mailmend.mailqueue.codec import queued_of
+from mailmend.mailqueue.queue import SubQueueOf
 from mailmend.mailqueue.rabbitmq.dequeue import UnackedMail
 from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
 from mailmend.model.operations import Change, Put, Remove
@@ -151,12 +152,17 @@ class Consumer:
 
 @dataclass(slots=True)
 class Worker:
-    """One process that has the queue open."""
+    """One process that has the queue open.
+
+    Attributes:
+        sub_queue_of: by what its consumer keeps backlogs; None: it keeps none.
+    """
 
     twin: TwinQueue
     clock: SkewedClock[VirtualClock]
     fortune: Fortune = field(default_factory=Fortune)
     consumer: Consumer | None = None
+    sub_queue_of: SubQueueOf | None = None
     _queue: RabbitMailQueue | None = None
 
     @property
@@ -181,7 +187,7 @@ class Worker:
     async def consume(self, prefetch: int) -> Consumer:
         """The dequeue that goes on, begun where there is none."""
         if self.consumer is None:
-            context = self.queue.dequeue(prefetch)
+            context = self.queue.dequeue(prefetch, sub_queue_of=self.sub_queue_of)
             self.consumer = Consumer(context, await context.__aenter__())
         return self.consumer
 

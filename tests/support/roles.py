@@ -47,6 +47,8 @@ contentStart        -       -         -       -         -        S             S
 dueMails            -       -         -       -         -        S             SM     S
 sliceTallies        -       -         -       -         -        S             SM     -
 queueState          -       -         -       -         -        S             SM     -
+backlogs            -       -         -       -         -        S             SM     -
+backlogMails        -       -         -       -         -        S             SM     -
 eventStore          -       -         -       -         S        S             SM     -
 letters             -       -         -       -         -        -             -      S
 others              -       -         -       -         -        -             -      -

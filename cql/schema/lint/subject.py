@@ -21,6 +21,8 @@ from mailmend.model.catalog.mail_queue import (
     BROWSE_START,
     CONTENT_START,
     DELETED_MAILS,
+    BACKLOG_MAILS,
+    BACKLOGS,
     DUE_MAILS,
     ENQUEUED_MAILS,
     QUEUE_STATE,
@@ -100,12 +102,12 @@ _QUEUE: Final = Knowledge(
 """James's four: slices are deleted by partition, marks by James alone, starts move."""
 
 _BESIDE_QUEUE: Final = Knowledge(
-    updated=_names(SLICE_TALLIES, QUEUE_STATE, DUE_MAILS),
-    deleted=_names(DUE_MAILS, SLICE_TALLIES),
+    updated=_names(SLICE_TALLIES, QUEUE_STATE, DUE_MAILS, BACKLOGS),
+    deleted=_names(DUE_MAILS, SLICE_TALLIES, BACKLOGS, BACKLOG_MAILS),
     stamped=_names(SLICE_TALLIES),
-    conditional=_names(QUEUE_STATE, DUE_MAILS),
+    conditional=_names(QUEUE_STATE, DUE_MAILS, BACKLOGS),
 )
-"""Ours: a mail that is due moves away under a lease; tallies grow with their slice, are renewed, and go with it."""
+"""Ours: a mail that is due, or whose sub-queue moves again, goes from there under a lease; tallies grow with their slice, are renewed, and go with it."""
 
 _LEDGER: Final = Knowledge(
     updated=_names(REPAIR_RUN, REPAIR_FINDING), deleted=_names(REPAIR_LAG), stamped=_names(REPAIR_FINDING)

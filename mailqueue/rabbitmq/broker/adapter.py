@@ -32,6 +32,7 @@ from mailmend.mailqueue.rabbitmq.broker.publishing import Declared, Publishing
 from mailmend.mailqueue.rabbitmq.broker.settings import (
     BrokerSettings,
     ManagementSettings,
+    dead_letters_of,
     died_in,
     headers_beside,
     priority_of,
@@ -408,6 +409,9 @@ class RabbitBroker:
 
     async def publish(self, queue: QueueName, message: Message, priority: int = PRIORITY_NORMAL) -> None:
         await self._publishing.publish(topology_of(queue, priority), message)
+
+    async def bury(self, queue: QueueName, message: Message) -> None:
+        await self._publishing.publish(dead_letters_of(queue), message)
 
     def deliveries(
         self,

@@ -9,7 +9,7 @@ for.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final
 
@@ -108,6 +108,12 @@ def topology_of(queue: QueueName, priority: int = PRIORITY_NORMAL) -> Topology:
         dead_letter_exchange=f"JamesMailQueue-dead-letter-exchange-{queue}",
         dead_letter_queue=f"JamesMailQueue-dead-letter-queue-{queue}",
     )
+
+
+def dead_letters_of(queue: QueueName) -> Topology:
+    """The names under which a message is published to the dead letters of the queue."""
+    topology = topology_of(queue)
+    return replace(topology, exchange=topology.dead_letter_exchange, work_queue=topology.dead_letter_queue)
 
 
 def priority_of(work_queue: str) -> int:

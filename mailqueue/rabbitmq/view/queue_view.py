@@ -25,6 +25,7 @@ from typing import Final
 from mailmend.mailqueue.codec import BrokenRow, listed_of, row_of
 from mailmend.mailqueue.concurrency import all_of, in_order
 from mailmend.mailqueue.metrics import NoCounts, QueueCount, QueueCounts
+from mailmend.mailqueue.rabbitmq.view.backlog_tables import BacklogTables
 from mailmend.mailqueue.rabbitmq.view.due_mails import DelayedListing, DueMails
 from mailmend.mailqueue.rabbitmq.view.known_queues import KnownQueues
 from mailmend.mailqueue.rabbitmq.view.slices import SLICES_AT_ONCE, Marks, SliceContents, Slices, answered
@@ -287,6 +288,12 @@ class QueueView(KnownQueues):
         self._orphans: Counter[QueueName] = Counter()
         self._foreign_until: dict[QueueName, datetime] = {}
         self._marked: OrderedDict[tuple[QueueName, EnqueueId], None] = OrderedDict()
+
+    async def in_backlogs(self, queue: QueueName) -> int:
+        """How many waiting mails have their message in a backlog, and not at the broker; at most."""
+        if not self.own.backlogs:
+            return 0
+        return await BacklogTables(self.tables, self.clock, queue).waiting()
 
     async def mark(
         self, queue: QueueName, enqueue_id: EnqueueId, slice_start: datetime | None, *, redelivered: bool = False

@@ -6,6 +6,7 @@ Afterwards the queue is healed as at the end of the machine's stories, and the s
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Final
 
@@ -14,10 +15,11 @@ import pytest
 from mailmend.mailqueue.rules.blob_ids import BlobsMode
 from mailmend.mailqueue.rules.cleanup import MarksRule
 from mailmend.model.catalog.mail_queue import BROWSE_START
+from mailmend.model.errors import MailmendError
 from mailmend.model.operations import Change
 from tests.faults.mailqueue.test_queue_machine import FOR_EVER, HALF_A_DAY, QueueMachine
 from tests.support.queue_wires import StepFault
-from tests.support.queue_world import DEATHS, QueueMishap
+from tests.support.queue_world import DEATHS, Died, QueueMishap, Worker, taken
 from tests.support.queues import EXPIRING, QUEUE
 from tests.support.thorough import first_of
 
@@ -149,6 +151,66 @@ def clean_marks(machine: QueueMachine, mishaps: Sequence[QueueMishap]) -> None:
     machine.clean(number=0, marks=MarksRule.EMPTY, mishaps=mishaps)
 
 
+def held(machine: QueueMachine, number: int, mishaps: Sequence[QueueMishap]) -> None:
+    """A process has three mails of a sub-queue in hand, anchored, and its backlog has four more."""
+
+    enqueued(machine, *(None,) * 14)
+    holds(machine, number, mishaps)
+
+
+def holds(machine: QueueMachine, number: int, mishaps: Sequence[QueueMishap]) -> None:
+    """A process has a consumer for some seconds."""
+
+    async def some_seconds(worker: Worker) -> None:
+        await taken(worker, 3)
+        await machine.twin.clock.pause(5)
+
+    with suppress(MailmendError, Died):
+        machine.by(number, some_seconds, mishaps)
+
+
+def set_aside(machine: QueueMachine, mishaps: Sequence[QueueMishap]) -> None:
+    held(machine, 0, mishaps)
+
+
+def fetch(machine: QueueMachine, mishaps: Sequence[QueueMishap]) -> None:
+    held(machine, 0, ())
+    machine.ack(number=0, which=0, mishaps=())
+    machine.ack(number=0, which=0, mishaps=mishaps)
+    machine.ack(number=0, which=0, mishaps=())
+
+
+def settle_anchored(machine: QueueMachine, mishaps: Sequence[QueueMishap]) -> None:
+    held(machine, 0, ())
+    machine.retry(number=0, which=0, delay=timedelta(minutes=5), mishaps=mishaps)
+
+
+def reject_anchored(machine: QueueMachine, mishaps: Sequence[QueueMishap]) -> None:
+    held(machine, 0, ())
+    machine.reject(number=0, which=0, mishaps=mishaps)
+
+
+def take_over(machine: QueueMachine, mishaps: Sequence[QueueMishap]) -> None:
+    held(machine, 2, ())
+    machine.leave(number=2)
+    holds(machine, 0, mishaps)
+
+
+def return_backlogs(machine: QueueMachine, mishaps: Sequence[QueueMishap]) -> None:
+    held(machine, 2, ())
+    machine.leave(number=2)
+    machine.return_backlogs(number=0, mishaps=mishaps)
+
+
+OF_BACKLOGS: Final[tuple[Story, ...]] = (
+    set_aside,
+    fetch,
+    settle_anchored,
+    reject_anchored,
+    take_over,
+    return_backlogs,
+)
+
 STORIES: Final[tuple[Story, ...]] = (
     enqueue,
     enqueue_delayed,
@@ -168,13 +230,15 @@ STORIES: Final[tuple[Story, ...]] = (
     sweep_that_renews,
     clean,
     clean_marks,
+    *OF_BACKLOGS,
 )
 
 
 def reported(story: Story, mode: BlobsMode, *mishaps: QueueMishap) -> tuple[str, ...]:
     machine = QueueMachine()
     own = FOR_EVER if story is clean_marks else EXPIRING
-    machine.begin(far=timedelta(0), minutes=60, buckets=1, mode=mode, james=False, own=own, seed=0)
+    backlogs = story in OF_BACKLOGS
+    machine.begin(far=timedelta(0), minutes=60, buckets=1, mode=mode, james=False, own=own, seed=0, backlogs=backlogs)
     try:
         story(machine, mishaps)
         steps = machine.steps

@@ -80,6 +80,7 @@ class QueueMachine(ManyProcesses):
         james=st.booleans(),
         own=st.sampled_from((EXPIRING, EXPIRING, FOR_EVER)),
         seed=st.integers(0, 3),
+        backlogs=st.booleans(),
         mails=st.lists(st.tuples(WORKERS, st.integers(0, 1), DELAYS), max_size=5),
     )
     def begin(  # noqa: PLR0917 - drawn by name
@@ -92,6 +93,7 @@ class QueueMachine(ManyProcesses):
         own: OwnTables,
         seed: int,
         mails: Sequence[tuple[int, int, timedelta | None]] = (),
+        backlogs: bool = False,  # noqa: FBT001, FBT002 - drawn by name
     ) -> None:
         if james:
             far = -abs(far)  # what a James enqueues before a browse start that is ahead of it, it loses sight of itself
@@ -100,7 +102,8 @@ class QueueMachine(ManyProcesses):
         self.long_waits = 0
         self.planned: CleanupSettings | None = None
         self.checked: list[UnackedMail] = []
-        self.open(james=james, own=own, naming=BlobNaming(mode), slicing=slicing, at=at, far=far)
+        naming = BlobNaming(mode)
+        self.open(james=james, own=own, naming=naming, slicing=slicing, at=at, far=far, backlogs=backlogs)
         self.twin.broker.out_of_order = bool(seed % 2)
         if james:  # a queue that a clock ahead of James's begins, begins after what James enqueues at that moment
             self.james_works("enqueue", 0)
@@ -153,6 +156,12 @@ class QueueMachine(ManyProcesses):
                 self.checked.append(one)
                 excused = number in self.promises.named(one.mail.name).in_hand and Side.READS in self.befell
                 self.came(one, excused=excused)
+
+    @rule(number=WORKERS, mishaps=MISHAPS)
+    def let_time_pass(self, number: int, mishaps: Sequence[QueueMishap]) -> None:
+        """A consumer works for some seconds with nobody asking: it sets aside, anchors, fetches and takes over."""
+        with suppress(Died):
+            self.by(number, lambda _: self.twin.clock.pause(3), mishaps)
 
     @rule(number=WORKERS, most=st.integers(1, 3))
     def work(self, number: int, most: int) -> None:
@@ -262,6 +271,11 @@ class QueueMachine(ManyProcesses):
     def republish(self, number: int, hours: int, mishaps: Sequence[QueueMishap]) -> None:
         with suppress(MailmendError, Died):
             self.by(number, lambda worker: worker.queue.republish(timedelta(hours=hours)), mishaps)
+
+    @rule(number=WORKERS, mishaps=MISHAPS)
+    def return_backlogs(self, number: int, mishaps: Sequence[QueueMishap]) -> None:
+        with suppress(MailmendError, Died):
+            self.by(number, lambda worker: worker.queue.return_backlogs(), mishaps)
 
     @rule(number=WORKERS, mishaps=MISHAPS)
     def move_start(self, number: int, mishaps: Sequence[QueueMishap]) -> None:

@@ -1,0 +1,451 @@
+"""The backlogs of one consumer: of each sub-queue it holds a bounded number of mails, and the others wait in a table.
+
+*Set aside*: a mail beyond the window of its sub-queue is put into its backlog by its message alone; nothing is looked
+up, and its content is not read. Then it is acked at the broker. Mails that come together are put together.
+
+*Anchored*: a mail in hand that waits for long is put into the backlog too, and stays in hand. So mails that wait take
+no part of the broker's prefetch, and the mails behind them come.
+
+*Fetched*: as mails of a sub-queue leave, the next ones of its backlog are taken in hand, the oldest first. They are
+looked up like any delivery. Their rows stay until they are settled, so whatever ends the process, no mail is lost.
+
+The order of writes makes each step safe. The row comes before the broker's ack: a crash between the two leaves a
+second copy, which the mark of the first drops. A row goes after what settles its mail, as the broker's ack does.
+Source: docs/adr/0081.
+"""
+
+import logging
+from asyncio import Event
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from functools import partial
+from itertools import chain
+from typing import Final
+from uuid import UUID
+
+from mailmend.mailqueue.broker import Delivery, Message
+from mailmend.mailqueue.concurrency import Gathered
+from mailmend.mailqueue.every_queue import Takings
+from mailmend.mailqueue.queue import SubQueueOf
+from mailmend.mailqueue.rabbitmq.parts import Parts
+from mailmend.mailqueue.rabbitmq.view.backlog_tables import SEEN_FOR, BacklogMail, BacklogTables, Stretch
+from mailmend.mailqueue.rules.backlogs import SubQueueName, Windows
+from mailmend.mailqueue.rules.mails import QueuedMail
+from mailmend.model.durations import LOOK_AGAIN
+from mailmend.model.errors import CannotReach, MailmendError
+
+TOGETHER_MAX: Final = 100
+"""The number of mails that one request puts into a stretch, or removes from it."""
+
+TEND_EVERY: Final = SEEN_FOR / 4
+"""How long after a sign that this process is there the next one is given, with a look at the list of stretches."""
+
+KEPT_EMPTY_FOR: Final = timedelta(minutes=1)
+"""How long a stretch without rows stays listed: its sub-queue may need it again."""
+
+_LOG: Final = logging.getLogger("mailmend.queue")
+
+
+class StretchLost(CannotReach):
+    """Another process has taken a stretch over while this one wrote there."""
+
+
+@dataclass(slots=True, eq=False)
+class OwnStretch:
+    """A stretch that this process takes mails from.
+
+    Attributes:
+        listed: as it is listed, with this process as its owner.
+        is_ours: whether this process writes there.
+        place: the greatest place that was given to a row.
+        last_put: the last row that is known to be there; None: another process wrote it, and its end was not seen yet.
+        fetched_to: each row at this place, or before it, was fetched.
+        in_hand: the places of rows that are in hand, or could not be removed yet.
+        had: the places of rows that went back from a hand.
+        left: the places of rows that could not be removed yet.
+        put, gone: how many rows were put there, and removed.
+        noted: the figures that its list has.
+        empty_since: in seconds of the monotonic clock; None: it has rows.
+    """
+
+    listed: Stretch
+    is_ours: bool
+    place: int
+    last_put: int | None
+    fetched_to: int
+    in_hand: set[int] = field(default_factory=set)
+    had: set[int] = field(default_factory=set)
+    left: set[int] = field(default_factory=set)
+    put: int = 0
+    gone: int = 0
+    noted: dict[str, int] = field(default_factory=dict)
+    empty_since: float | None = None
+
+    @property
+    def is_read(self) -> bool:
+        """Whether each row was fetched."""
+        return self.last_put is not None and self.fetched_to >= self.last_put
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no row."""
+        return self.is_read and not self.in_hand
+
+    @property
+    def figures(self) -> dict[str, int]:
+        """How far the stretch is."""
+        gone_to = self.fetched_to
+        if self.in_hand:
+            gone_to = min(gone_to, min(self.in_hand) - 1)
+        return {"gone_to": gone_to, "put": self.put, "gone": self.gone}
+
+    def next_place(self, now: int) -> int:
+        """The place of the next row: later than those before, whatever the clock says."""
+        self.place = max(now, self.place + 1)
+        return self.place
+
+    def fetched(self, mails: Sequence[BacklogMail], end: int | None, limit: int) -> Iterator[BacklogMail]:
+        """The mails that are in hand from now on, of those that were read behind `fetched_to`.
+
+        Args:
+            mails: in the order of their places.
+            end: `last_put` when the reading began: rows behind it may be incomplete.
+            limit: how many were asked for.
+        """
+        is_whole = len(mails) < limit
+        for mail in mails:
+            if end is not None and mail.place > end:
+                is_whole = True
+                break
+            self.fetched_to = mail.place
+            if mail.place not in self.in_hand:
+                self.in_hand.add(mail.place)
+                again = mail.redelivered or not self.is_ours or mail.place in self.had
+                yield replace(mail, redelivered=again)
+        if is_whole:
+            self.fetched_to = max(self.fetched_to, end or 0)
+            if end is None:
+                self.last_put = self.fetched_to
+
+    def give_back(self, place: int) -> None:
+        """Have a mail fetched once more."""
+        self.in_hand.discard(place)
+        self.had.add(place)
+        self.fetched_to = min(self.fetched_to, place - 1)
+
+
+class BacklogDelivery:
+    """A message of a backlog in hand. Implements `mailqueue.broker.Delivery`."""
+
+    def __init__(self, backlogs: "ConsumerBacklogs", stretch: OwnStretch, mail: BacklogMail) -> None:
+        self._backlogs = backlogs
+        self._stretch = stretch
+        self._place = mail.place
+        self.message = mail.message
+        self.redelivered = mail.redelivered
+        self.dead_lettered = mail.dead_lettered
+        self.priority = mail.priority
+
+    async def ack(self) -> None:
+        await self._backlogs.remove(self._stretch, self._place)
+
+    async def requeue(self) -> None:
+        self._backlogs.give_back(self._stretch, self._place)
+
+    async def dead_letter(self) -> None:
+        await self._backlogs.bury(self.message)
+        await self.ack()
+
+
+@dataclass(frozen=True, slots=True)
+class _ToKeep:
+    """A delivery that a backlog is to keep; `in_hand` where the consumer has its mail."""
+
+    delivery: Delivery
+    in_hand: bool
+
+
+class ConsumerBacklogs:
+    """Decides which deliveries of a consumer are taken, puts the others into backlogs, and fetches them.
+
+    Args:
+        parts: of the queue.
+        tables: the queue's backlogs.
+        sub_queue_of: names the sub-queue of a mail.
+        room: for how many mails the consumer has room.
+        take: takes a mail that was fetched.
+    """
+
+    def __init__(
+        self,
+        parts: Parts,
+        tables: BacklogTables,
+        sub_queue_of: SubQueueOf,
+        room: int,
+        take: Callable[[Delivery, SubQueueName], None],
+    ) -> None:
+        self._parts = parts
+        self._tables = tables
+        self._sub_queue_of = sub_queue_of
+        self._windows = Windows(room)
+        self._take = take
+        self._owner = parts.clock.random_uuid()
+        self._shown = Event()
+        self._tend_at = 0.0
+        self._stretches: dict[SubQueueName, dict[UUID, OwnStretch]] = {}
+        self._keeping: dict[SubQueueName, Gathered[_ToKeep, BacklogDelivery]] = {}
+        self._removing: dict[OwnStretch, Gathered[int, None]] = {}
+        self._fetching: set[SubQueueName] = set()
+        self._fetches = Takings(parts.queue)
+        self._closed = False
+
+    # Mails come
+
+    def sub_queue_of(self, queued: QueuedMail) -> SubQueueName:
+        """The sub-queue of a mail."""
+        return self._sub_queue_of(queued)
+
+    async def admits(self, name: SubQueueName, delivery: Delivery) -> bool:
+        """Whether a delivery of the broker is taken in hand, and counts there; else it is in its backlog by now.
+
+        Raises:
+            CannotReach: it could not be put there; the broker has it still.
+        """
+        if self._windows.admits(name):
+            self._windows.take(name)
+            return True
+        self._windows.begin_backlog(name)
+        try:
+            await self.keep(name, delivery)
+        finally:
+            self._refill(name)
+        return False
+
+    async def keep(self, name: SubQueueName, delivery: Delivery, *, in_hand: bool = False) -> BacklogDelivery:
+        """Have the backlog keep a delivery, and ack it at its broker; the message in its place.
+
+        Raises:
+            CannotReach: it could not be put there; the broker has it still.
+        """
+        keeping = self._keeping.get(name)
+        if keeping is None:
+            keeping = self._keeping[name] = Gathered(partial(self._kept, name), TOGETHER_MAX)
+        kept = await keeping.add(_ToKeep(delivery, in_hand))
+        with suppress(CannotReach):  # the broker delivers it again: a copy, which the mark of the mail drops
+            await delivery.ack()
+        return kept
+
+    async def _kept(self, name: SubQueueName, some: Sequence[_ToKeep]) -> list[BacklogDelivery]:
+        await self._shown.wait()
+        stretch = await self._open_stretch(name)
+        mails = []
+        for to_keep in some:
+            delivery = to_keep.delivery
+            place = stretch.next_place(self._parts.clock.micros())
+            redelivered = delivery.redelivered or to_keep.in_hand
+            mails.append(BacklogMail(place, delivery.message, delivery.priority, redelivered, delivery.dead_lettered))
+        stretch.put += len(mails)
+        await self._note(stretch)
+        places = [mail.place for mail in mails]
+        try:
+            if not await self._tables.put(stretch.listed, mails):
+                self._lose(stretch)
+                raise StretchLost(f"another process has a backlog of {name.text} by now")
+        except MailmendError:
+            await self._tables.remove(stretch.listed, places)
+            raise
+        stretch.last_put = places[-1]
+        for to_keep, place in zip(some, places, strict=True):
+            if to_keep.in_hand:
+                stretch.in_hand.add(place)
+        return [BacklogDelivery(self, stretch, mail) for mail in mails]
+
+    async def _open_stretch(self, name: SubQueueName) -> OwnStretch:
+        """The stretch of the sub-queue that this process writes."""
+        for stretch in self._stretches.get(name, {}).values():
+            if stretch.is_ours:
+                return stretch
+        listed = await self._tables.begin(name, self._owner)
+        stretch = OwnStretch(listed, is_ours=True, place=0, last_put=0, fetched_to=0)
+        self._own(stretch)
+        return stretch
+
+    # Mails are fetched
+
+    def leave(self, name: SubQueueName) -> None:
+        """A mail of the sub-queue is in hand no more: fetch others."""
+        self._windows.leave(name)
+        self._refill(name)
+        for other in self._windows.without_mail():
+            self._refill(other)
+            break
+
+    def _refill(self, name: SubQueueName) -> None:
+        if not self._closed and name not in self._fetching and self._windows.wanted(name):
+            self._fetching.add(name)
+            self._fetches.begin(self._fetch(name))
+
+    async def _fetch(self, name: SubQueueName) -> None:
+        failures = 0
+        try:
+            while wanted := self._windows.wanted(name):
+                try:
+                    found = await self._next(name, wanted)
+                except MailmendError as error:
+                    failures += 1
+                    fields = {"queue": self._parts.queue, "sub_queue": name.text, "error": error.what}
+                    _LOG.warning("a backlog cannot be read", extra=fields)
+                    await self._parts.clock.pause(LOOK_AGAIN.wait(failures).total_seconds())
+                    continue
+                for delivery in found:
+                    self._windows.take(name)
+                    self._take(delivery, name)
+                if not found and self._ends(name):
+                    return
+        finally:
+            self._fetching.discard(name)
+
+    async def _next(self, name: SubQueueName, wanted: int) -> list[BacklogDelivery]:
+        """The oldest mails of the backlog that are not in hand, at most that many."""
+        found = list[BacklogDelivery]()
+        for stretch in list(self._stretches.get(name, {}).values()):
+            while not stretch.is_read and len(found) < wanted:
+                limit = wanted - len(found)
+                end = stretch.last_put
+                mails = [mail async for mail in self._tables.mails(stretch.listed, stretch.fetched_to, limit)]
+                for mail in stretch.fetched(mails, end, limit):
+                    found.append(BacklogDelivery(self, stretch, mail))
+        return found
+
+    def _ends(self, name: SubQueueName) -> bool:
+        """Whether nothing can be fetched for now: the backlog is empty, or is being written."""
+        stretches = self._stretches.get(name, {}).values()
+        if not all(stretch.is_read for stretch in stretches):
+            return False
+        keeping = self._keeping.get(name)
+        if keeping is None or keeping.is_idle:
+            self._windows.end_backlog(name)
+        return True
+
+    # Mails leave
+
+    async def remove(self, stretch: OwnStretch, place: int) -> None:
+        """Remove the row of a mail that is settled; what cannot be removed now goes later."""
+        removing = self._removing.get(stretch)
+        if removing is None:
+            removing = self._removing[stretch] = Gathered(partial(self._removed, stretch), TOGETHER_MAX)
+        await removing.add(place)
+
+    def give_back(self, stretch: OwnStretch, place: int) -> None:
+        """Have a mail fetched once more, when there is room."""
+        stretch.give_back(place)
+        self._windows.begin_backlog(stretch.listed.name)
+
+    async def bury(self, message: Message) -> None:
+        """Publish a message to the dead letters."""
+        await self._parts.broker.bury(self._parts.queue, message)
+
+    async def _removed(self, stretch: OwnStretch, places: Sequence[int]) -> list[None]:
+        errors = await self._tables.remove(stretch.listed, places)
+        for place, error in zip(places, errors, strict=True):
+            if error is None:
+                stretch.in_hand.discard(place)
+                stretch.had.discard(place)
+                stretch.left.discard(place)
+                stretch.gone += 1
+            else:
+                stretch.left.add(place)
+        return [None] * len(places)
+
+    # Other processes
+
+    async def tend(self) -> None:
+        """Once in `TEND_EVERY`: show that this process is there, and take over what others have left.
+
+        Raises:
+            CannotReach: the tables do not answer; the next call tries again.
+        """
+        now = self._parts.clock.monotonic()
+        if now < self._tend_at:
+            return
+        await self._tables.show(self._owner)
+        self._shown.set()
+        stretches, owners = await self._tables.stretches()
+        for listed in stretches:
+            own = self._stretches.get(listed.name, {}).get(listed.id)
+            if own is not None and listed.owner != self._owner:
+                self._lose(own)
+            elif own is None and listed.owner not in owners:
+                await self._take_over(listed)
+        for own in list(chain.from_iterable(some.values() for some in self._stretches.values())):
+            await self._tidied(own, now)
+        self._tend_at = now + TEND_EVERY.total_seconds()
+
+    async def close(self) -> None:
+        """Leave all backlogs to other processes; nothing of them is in hand any more."""
+        self._closed = True
+        await self._fetches.cancel()
+        for keeping in self._keeping.values():
+            await keeping.close()
+        for removing in self._removing.values():
+            await removing.close()
+        try:
+            for own in chain.from_iterable(some.values() for some in self._stretches.values()):
+                await self._note(own)
+            await self._tables.leave(self._owner)
+        except MailmendError as error:
+            fields = {"queue": self._parts.queue, "error": error.what}
+            _LOG.warning("backlogs are left to others only after a while", extra=fields)
+
+    async def _take_over(self, listed: Stretch) -> None:
+        if not await self._tables.take_over(listed, self._owner):
+            return
+        _LOG.info("a backlog is taken over", extra={"queue": self._parts.queue, "sub_queue": listed.name.text})
+        own = OwnStretch(
+            replace(listed, owner=self._owner),
+            is_ours=False,
+            place=listed.gone_to,
+            last_put=None,
+            fetched_to=listed.gone_to,
+            put=listed.put,
+            gone=listed.gone,
+        )
+        self._own(own)
+        self._windows.begin_backlog(listed.name)
+        self._refill(listed.name)
+
+    async def _tidied(self, own: OwnStretch, now: float) -> None:
+        """Remove what could not be removed, note how far it is, and end it once it is not needed."""
+        if own.left:
+            await self._removed(own, list(own.left))
+        name = own.listed.name
+        keeping = self._keeping.get(name)
+        if not own.is_empty or (keeping is not None and not keeping.is_idle):
+            own.empty_since = None
+        elif own.empty_since is None:
+            own.empty_since = now
+        elif own.empty_since + KEPT_EMPTY_FOR.total_seconds() <= now:
+            self._lose(own)
+            await self._tables.end(own.listed, own.place)
+            return
+        await self._note(own)
+
+    async def _note(self, own: OwnStretch) -> None:
+        changed = {name: value for name, value in own.figures.items() if own.noted.get(name) != value}
+        if changed:
+            await self._tables.note(own.listed, changed)
+            own.noted.update(changed)
+
+    def _own(self, own: OwnStretch) -> None:
+        self._stretches.setdefault(own.listed.name, {})[own.listed.id] = own
+
+    def _lose(self, own: OwnStretch) -> None:
+        """Take nothing from it any more."""
+        name = own.listed.name
+        stretches = self._stretches.get(name, {})
+        stretches.pop(own.listed.id, None)
+        if not stretches:
+            self._stretches.pop(name, None)
+        self._removing.pop(own, None)
