@@ -313,7 +313,8 @@ def _surplus(tables: TablesSide, depth: Depth | None) -> int | None:
     if depth is None or depth.in_hands is None:
         return None
     with_message = len(tables.live.keys() - tables.in_backlogs)
-    return max(0, depth.ready + depth.in_hands - with_message - len(tables.marked) - tables.delayed_count)
+    expected = with_message + len(tables.marked) + tables.delayed_count
+    return max(0, depth.ready + depth.in_hands - expected)
 
 
 def refuse_drain(queue: QueueName, depth: Depth, *, forced: bool) -> None:

@@ -8,7 +8,15 @@ next sweep does.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Sequence,
+)
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import timedelta
@@ -137,14 +145,18 @@ async def ended(tasks: "tuple[asyncio.Future[Any], ...]") -> None:
 
 
 class Gathered(Generic[S, T]):
-    """Carries items out together: the first at once, and those that come meanwhile with the next request.
+    """Carries items out together: those that come during a request go with the next.
 
     Args:
         carry_out: one result for each item, in order. An error of it is the error of each.
         most: how many items one request has.
     """
 
-    def __init__(self, carry_out: Callable[[Sequence[S]], Awaitable[Sequence[T]]], most: int) -> None:
+    def __init__(
+        self,
+        carry_out: Callable[[Sequence[S]], Awaitable[Sequence[T]]],
+        most: int,
+    ) -> None:
         self._carry_out = carry_out
         self._most = most
         self._waiting: deque[tuple[S, asyncio.Future[T]]] = deque()

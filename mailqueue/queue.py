@@ -206,7 +206,8 @@ async def all_lack_it(queued: QueuedMail) -> Mail | None:
 
 
 SubQueueOf = Callable[[QueuedMail], SubQueueName]
-"""Names the sub-queue of a mail by its envelope: of each, a consumer holds a bounded number of mails."""
+"""Names the sub-queue of a mail by its envelope: of each, a consumer holds a bounded number of
+mails."""
 
 
 class Dequeued(Protocol):
@@ -287,7 +288,7 @@ class MailQueue(Protocol):
 
     @property
     def keeps_backlogs(self) -> bool:
-        """Whether mails of a sub-queue that does not move can wait in a table, so that others come."""
+        """Whether mails of a sub-queue that does not move can wait in a table."""
         return False
 
     async def enqueue(
@@ -339,8 +340,9 @@ class MailQueue(Protocol):
             priorities: which levels; None: all, urgent ones more often.
             bytes_max: how many bytes of contents are held at once; further ones are loaded as mails are settled. One
                 that is larger comes alone. None: there is no bound but the prefetch.
-            sub_queue_of: names the sub-queue of each mail. Of a sub-queue whose mails do not leave, a bounded number is
-                held, and the others wait in a table (`keeps_backlogs`). None: mails come as the broker has them.
+            sub_queue_of: names the sub-queue of each mail. Of a sub-queue whose mails do not leave,
+                a bounded number is held, and the others wait in a table (`keeps_backlogs`). None:
+                mails come as the broker has them.
         """
         ...
 
@@ -439,7 +441,7 @@ class MailQueue(Protocol):
         ...
 
     async def return_backlogs(self) -> int:
-        """Have mails in backlogs that no consumer takes mails from come through the broker again; how many they were.
+        """Publish again the mails of backlogs that no consumer owns; how many they were.
 
         Raises:
             CannotReach, PublishFailed: what was returned stays returned.

@@ -52,13 +52,16 @@ class PoliciesInForce:
     """What holds, since when.
 
     Attributes:
-        file: None: nothing is limited.
+        file: None: no file says anything.
         read: None without a file.
         changes: what reading it again has done last; None: it was read once.
+        domain_concurrency: attempts at once for one domain, where the file has no policies; 0: no
+            limit.
     """
 
     file: Path | None
     read_at: datetime | None = None
+    domain_concurrency: int = 0
     read: PolicyFile | None = field(init=False)
     changes: PolicyChanges | None = None
 
@@ -75,7 +78,7 @@ class PoliciesInForce:
 
     @property
     def said(self) -> PickupPolicies:
-        return _said(self.read)
+        return self._said(self.read)
 
     def reload(self, limit: Limit, now: datetime) -> PolicyChanges:
         """Let what the file says now hold, all of it; where it cannot be used, all stays as it was.
@@ -85,7 +88,7 @@ class PoliciesInForce:
             WrongUse: it cannot be read, or asks for what only a new server does.
         """
         read = self._read_file()
-        found = _said(read)
+        found = self._said(read)
         if found.algorithm is not self.said.algorithm:
             raise WrongUse("the algorithm of rates has changed", mend="Start the server anew.")
         self.changes = limit(found)
@@ -93,12 +96,12 @@ class PoliciesInForce:
         self.read_at = now
         return self.changes
 
-
-def _said(read: PolicyFile | None) -> PickupPolicies:
-    """What a file says; without one, nothing is limited."""
-    if read is None:
-        return PickupPolicies()
-    return read.said
+    def _said(self, read: PolicyFile | None) -> PickupPolicies:
+        """What a file says, with the limit that holds where it has no policies."""
+        said = PickupPolicies()
+        if read is not None:
+            said = read.said
+        return said.with_domain_limit(self.domain_concurrency)
 
 
 def _all_from_one(numbers: Iterable[int]) -> list[int]:
@@ -129,7 +132,7 @@ POLICIES_IN_FORCE: Final = JsonForm(
     body="PoliciesAnswer",
     about="The policies that hold now.",
     answers={
-        "file": JsonField(str | None, "null: nothing is limited."),
+        "file": JsonField(str | None, "null: no file; a domain has its --domain-concurrency."),
         "read_at": JsonField(datetime),
         "algorithm": JsonField(
             Literal["tokenbucket", "fixedwindow", "sliding"],
@@ -181,9 +184,11 @@ def policies_json(served: PoliciesInForce) -> Mapping[str, Any]:
 
 
 def _line(served: PoliciesInForce, path: DocumentPath) -> int | None:
-    if served.read is None:
+    """The line of a place in the file; None for a limit that the file does not name."""
+    read = served.read
+    if read is None or (path[0] == "policies" and not read.said.policies):
         return None
-    return served.read.place_of(path).line
+    return read.place_of(path).line
 
 
 Q = TypeVar("Q")

@@ -24,7 +24,11 @@ from mailmend.admin.delivery.connections import (
     relay_of,
 )
 from mailmend.admin.delivery.desk import DeliveryDesk, PoliciesInForce
-from mailmend.admin.delivery.serve_options import CONCURRENCY_DEFAULT, PREFETCH_DEFAULT
+from mailmend.admin.delivery.serve_options import (
+    CONCURRENCY_DEFAULT,
+    DOMAINS_AT_ONCE,
+    PREFETCH_DEFAULT,
+)
 from mailmend.admin.frame.caller import Caller
 from mailmend.admin.frame.cluster import owner_name
 from mailmend.admin.frame.document import Document
@@ -114,10 +118,12 @@ class DeliveryRequest(QueueRequest):
         protocol: SMTP, or LMTP, as its name in settings.
         mails_per_connection: 1 ends each connection after its mail.
         concurrency: attempts at once.
+        domain_concurrency: attempts at once for one domain where no policy limits anything; None: a
+            fifth of all.
         prefetch: mails of each priority that are held at once.
         retries: when mails are tried again, by transport; "" is for all other transports.
         waiting_max: how long a recipient waits for its policy before it goes back to the queue.
-        policies: a file of them; None: nothing is limited.
+        policies: a file of them; None: each domain has `domain_concurrency`.
         server_name: of this server among the queue's; None: this host's, with a number where that is taken.
         metrics: a file for node_exporter; None: none is written.
         pre_delivery: the name of a hook before each attempt; None: no hook.
@@ -149,6 +155,7 @@ class DeliveryRequest(QueueRequest):
     protocol: str = DeliveryProtocol.SMTP.value
     mails_per_connection: int = 1
     concurrency: int = CONCURRENCY_DEFAULT
+    domain_concurrency: int | None = None
     prefetch: int = PREFETCH_DEFAULT
     retries: Mapping[str, RetrySchedule] = field(default_factory=dict)
     waiting_max: timedelta = timedelta(minutes=5)
@@ -195,6 +202,13 @@ class DeliveryRequest(QueueRequest):
         """The servers that DNS names for each domain, but for this host, and for those that are not of the Internet."""
         own = own_host((self.helo or "", *self.own_hosts), self.sources, [place.host for place in self.listen])
         return dns_hops(clock, own, self.sources or (SourceAddress(),), self.next_hops_in)
+
+    @property
+    def of_one_domain(self) -> int:
+        """Attempts at once for one domain where no policy limits anything; 0: no limit."""
+        if self.domain_concurrency is None:
+            return max(1, self.concurrency // DOMAINS_AT_ONCE)
+        return self.domain_concurrency
 
     @property
     def open_files(self) -> int:
@@ -278,7 +292,7 @@ def serve(request: DeliveryRequest, caller: Caller) -> DeliveryEnded:
         Delayed: the keyspace has no table for delayed mails, so nothing could be tried again.
         CannotReach: the cluster, the broker or the blob store, at the start; later they are waited for.
     """
-    policies_in_force = PoliciesInForce(request.policies)
+    policies_in_force = PoliciesInForce(request.policies, domain_concurrency=request.of_one_domain)
     _warn_of_few_files(allow_open_files(request.open_files), request.open_files, caller)
     if request.metrics:
         refuse_unwritable(request.metrics)

@@ -49,9 +49,10 @@ _ABOUT_LEDGER = (
     "for ever expires automatically."
 )
 _ABOUT_QUEUE = (
-    "The distributed mail queue. Four tables are James's own, column for column; dueMails, sliceTallies, queueState, "
-    "backlogs and backlogMails are ours, and James neither lists nor touches them. Where mailmend makes them, what was enqueued expires "
-    "automatically, and the sweep renews what stays."
+    "The distributed mail queue. Four tables are James's own, column for column; dueMails, "
+    "sliceTallies, queueState, backlogs and backlogMails are ours, and James neither lists nor "
+    "touches them. Where mailmend makes them, what was enqueued expires automatically, and the "
+    "sweep renews what stays."
 )
 _ABOUT_OTHERS = "Not known to mailmend: neither read nor written."
 

@@ -309,14 +309,16 @@ MAIL_QUEUE = OptionalMigration(
     "mail-queue",
     date(2026, 11, 21),
     "",
-    "Mails of the queue can be delayed, are counted without reading them all, and hold up no others where their "
-    "sub-queue does not move; where this James has no queue in Cassandra, its four tables come too.",
+    "Mails of the queue can be delayed, and are counted without reading them all; a sub-queue that "
+    "does not move holds up no other; where this James has no queue in Cassandra, its four tables "
+    "come too.",
     tuple(CreateTable(Name(table.spelling), table, if_not_exists=True) for table in QUEUE_TABLES),
-    "James neither lists nor touches dueMails, sliceTallies, queueState, backlogs and backlogMails. Its own four stay "
-    "as they are where they are there, and nothing in them expires; made here their rows do, so mailmend queue sweep must run.",
+    "James neither lists nor touches dueMails, sliceTallies, queueState, backlogs and backlogMails. "
+    "Its own four stay as they are where they are there, and nothing in them expires; made here "
+    "their rows do, so mailmend queue sweep must run.",
     after=(IMAP_UID.spelling,),
-    undo_of_its_own="Run mailmend queue flush, then drop dueMails, sliceTallies, queueState, backlogs and "
-    "backlogMails: the queue goes on without delays and backlogs.",
+    undo_of_its_own="Run mailmend queue flush, then drop dueMails, sliceTallies, queueState, "
+    "backlogs and backlogMails: the queue goes on without delays and backlogs.",
 )
 """Our own optional migration: tables that the mail queue needs and a keyspace of James lacks."""
 

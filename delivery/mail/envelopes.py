@@ -109,7 +109,8 @@ def counted_mail(mail: Mail, size: int | None = None) -> CountedMail:
 def sub_queue_of(queued: QueuedMail) -> SubQueueName:
     """The sub-queue in whose backlog a mail waits where its mails do not leave.
 
-    By all that its envelope tells policies, so that none of its mails waits for a limit that does not concern it.
+    By all that its envelope tells policies, so that none of its mails waits for a limit that does
+    not concern it.
     """
     mail = queued.mail
     domains = {_domain(recipient) for recipient in mail.recipients}

@@ -1,11 +1,11 @@
 """All that one policy file says, and the way from its top to a place in it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from mailmend.delivery.policy.incoming import IncomingRule
 from mailmend.delivery.policy.orders import Suspension
-from mailmend.delivery.policy.policy import CounterPolicy
+from mailmend.delivery.policy.policy import CounterPolicy, PickupField, Threshold
 from mailmend.delivery.policy.quotas import QueueQuota
 from mailmend.delivery.policy.rates import RateAlgorithm
 from mailmend.delivery.policy.turns import NO_WEIGHTS
@@ -32,3 +32,14 @@ class PickupPolicies:
     incoming: tuple[IncomingRule, ...] = ()
     weights: Mapping[str, int] = field(default_factory=lambda: NO_WEIGHTS)
     quotas: tuple[QueueQuota, ...] = ()
+
+    def with_domain_limit(self, most: int) -> "PickupPolicies":
+        """The same, with a limit for each domain where no policy limits anything.
+
+        Each server has it for itself. 0 is no limit.
+        """
+        if self.policies or not most:
+            return self
+        threshold = Threshold(most, cluster=False)
+        limit = CounterPolicy((PickupField.RECIPIENT_DOMAIN,), default=threshold)
+        return replace(self, policies=(limit,))

@@ -187,8 +187,9 @@ class DeliveryServer:
 
     async def _serve(self, stop: asyncio.Event, watching: Collection[asyncio.Task[None]]) -> None:
         held = self.settings.bytes_at_once_max
-        dequeuing = self.queue.dequeue(self.settings.prefetch, bytes_max=held, sub_queue_of=sub_queue_of)
-        async with dequeuing as mails:
+        prefetch = self.settings.prefetch
+        taken = self.queue.dequeue(prefetch, bytes_max=held, sub_queue_of=sub_queue_of)
+        async with taken as mails:
             taking = asyncio.ensure_future(self._take_all(mails))
             for task in (taking, *watching):
                 task.add_done_callback(lambda _: self._woken.set())
@@ -345,7 +346,7 @@ class DeliveryServer:
 
     @property
     def _is_crowded(self) -> bool:
-        """Whether mails that only wait leave no room for others; where the queue keeps backlogs, by their bytes alone."""
+        """Whether mails that only wait leave no room: by their bytes alone where backlogs are kept."""
         settings = self.settings
         if 2 * self._bytes_held >= settings.bytes_at_once_max:
             return True

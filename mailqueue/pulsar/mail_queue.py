@@ -265,7 +265,7 @@ class PulsarMailQueue(MaintainedQueue):
         bytes_max: int | None = None,
         sub_queue_of: SubQueueOf | None = None,
     ) -> AbstractAsyncContextManager[AsyncIterator[PulsarUnacked]]:
-        """As of every queue; `priorities` changes nothing: all mails come through one topic. No backlogs are kept."""
+        """As of every queue; `priorities` changes nothing, and no backlogs are kept."""
         del priorities, sub_queue_of
         return dequeue(self._parts, checked_prefetch(prefetch), bytes_max)
 

@@ -1,16 +1,19 @@
-"""The backlogs of one consumer: of each sub-queue it holds a bounded number of mails, and the others wait in a table.
+"""The backlogs of one consumer: some mails of each sub-queue are in hand, the others in a table.
 
-*Set aside*: a mail beyond the window of its sub-queue is put into its backlog by its message alone; nothing is looked
-up, and its content is not read. Then it is acked at the broker. Mails that come together are put together.
+*Set aside*: a mail beyond the window of its sub-queue is put into its backlog by its message alone;
+nothing is looked up, and its content is not read. Then it is acked at the broker. Mails that come
+together are put together.
 
-*Anchored*: a mail in hand that waits for long is put into the backlog too, and stays in hand. So mails that wait take
-no part of the broker's prefetch, and the mails behind them come.
+*Anchored*: a mail in hand that waits for long is put into the backlog too, and stays in hand. So
+mails that wait take no part of the broker's prefetch, and the mails behind them come.
 
-*Fetched*: as mails of a sub-queue leave, the next ones of its backlog are taken in hand, the oldest first. They are
-looked up like any delivery. Their rows stay until they are settled, so whatever ends the process, no mail is lost.
+*Fetched*: as mails of a sub-queue leave, the next ones of its backlog are taken in hand, the oldest
+first. They are looked up like any delivery. Their rows stay until they are settled, so whatever
+ends the process, no mail is lost.
 
-The order of writes makes each step safe. The row comes before the broker's ack: a crash between the two leaves a
-second copy, which the mark of the first drops. A row goes after what settles its mail, as the broker's ack does.
+The order of writes makes each step safe. The row comes before the broker's ack: a crash between the
+two leaves a second copy, which the mark of the first drops. A row goes after what settles its mail,
+as the broker's ack does.
 Source: docs/adr/0081.
 """
 
@@ -30,7 +33,12 @@ from mailmend.mailqueue.concurrency import Gathered
 from mailmend.mailqueue.every_queue import Takings
 from mailmend.mailqueue.queue import SubQueueOf
 from mailmend.mailqueue.rabbitmq.parts import Parts
-from mailmend.mailqueue.rabbitmq.view.backlog_tables import SEEN_FOR, BacklogMail, BacklogTables, Stretch
+from mailmend.mailqueue.rabbitmq.view.backlog_tables import (
+    SEEN_FOR,
+    BacklogMail,
+    BacklogTables,
+    Stretch,
+)
 from mailmend.mailqueue.rules.backlogs import SubQueueName, Windows
 from mailmend.mailqueue.rules.mails import QueuedMail
 from mailmend.model.durations import LOOK_AGAIN
@@ -40,7 +48,8 @@ TOGETHER_MAX: Final = 100
 """The number of mails that one request puts into a stretch, or removes from it."""
 
 TEND_EVERY: Final = SEEN_FOR / 4
-"""How long after a sign that this process is there the next one is given, with a look at the list of stretches."""
+"""How long after a sign that this process is there the next one is given, with a look at the list
+of stretches."""
 
 KEPT_EMPTY_FOR: Final = timedelta(minutes=1)
 """How long a stretch without rows stays listed: its sub-queue may need it again."""
@@ -60,7 +69,8 @@ class OwnStretch:
         listed: as it is listed, with this process as its owner.
         is_ours: whether this process writes there.
         place: the greatest place that was given to a row.
-        last_put: the last row that is known to be there; None: another process wrote it, and its end was not seen yet.
+        last_put: the last row that is known to be there; None: another process wrote it, and its
+            end was not seen yet.
         fetched_to: each row at this place, or before it, was fetched.
         in_hand: the places of rows that are in hand, or could not be removed yet.
         had: the places of rows that went back from a hand.
@@ -106,8 +116,13 @@ class OwnStretch:
         self.place = max(now, self.place + 1)
         return self.place
 
-    def fetched(self, mails: Sequence[BacklogMail], end: int | None, limit: int) -> Iterator[BacklogMail]:
-        """The mails that are in hand from now on, of those that were read behind `fetched_to`.
+    def fetched(
+        self,
+        mails: Sequence[BacklogMail],
+        end: int | None,
+        limit: int,
+    ) -> Iterator[BacklogMail]:
+        """Take mails in hand that were read behind `fetched_to`; the ones that were not there yet.
 
         Args:
             mails: in the order of their places.
@@ -139,7 +154,12 @@ class OwnStretch:
 class BacklogDelivery:
     """A message of a backlog in hand. Implements `mailqueue.broker.Delivery`."""
 
-    def __init__(self, backlogs: "ConsumerBacklogs", stretch: OwnStretch, mail: BacklogMail) -> None:
+    def __init__(
+        self,
+        backlogs: "ConsumerBacklogs",
+        stretch: OwnStretch,
+        mail: BacklogMail,
+    ) -> None:
         self._backlogs = backlogs
         self._stretch = stretch
         self._place = mail.place
@@ -168,7 +188,7 @@ class _ToKeep:
 
 
 class ConsumerBacklogs:
-    """Decides which deliveries of a consumer are taken, puts the others into backlogs, and fetches them.
+    """Takes deliveries of a consumer, puts the others into backlogs, and fetches them.
 
     Args:
         parts: of the queue.
@@ -208,7 +228,7 @@ class ConsumerBacklogs:
         return self._sub_queue_of(queued)
 
     async def admits(self, name: SubQueueName, delivery: Delivery) -> bool:
-        """Whether a delivery of the broker is taken in hand, and counts there; else it is in its backlog by now.
+        """Whether a delivery of the broker is taken in hand; else it is in its backlog by now.
 
         Raises:
             CannotReach: it could not be put there; the broker has it still.
@@ -223,17 +243,24 @@ class ConsumerBacklogs:
             self._refill(name)
         return False
 
-    async def keep(self, name: SubQueueName, delivery: Delivery, *, in_hand: bool = False) -> BacklogDelivery:
-        """Have the backlog keep a delivery, and ack it at its broker; the message in its place.
+    async def keep(
+        self,
+        name: SubQueueName,
+        delivery: Delivery,
+        *,
+        in_hand: bool = False,
+    ) -> BacklogDelivery:
+        """Have the backlog keep a delivery, and ack it at its broker; the delivery of the backlog.
 
         Raises:
             CannotReach: it could not be put there; the broker has it still.
         """
         keeping = self._keeping.get(name)
         if keeping is None:
-            keeping = self._keeping[name] = Gathered(partial(self._kept, name), TOGETHER_MAX)
+            keeping = Gathered(partial(self._kept, name), TOGETHER_MAX)
+            self._keeping[name] = keeping
         kept = await keeping.add(_ToKeep(delivery, in_hand))
-        with suppress(CannotReach):  # the broker delivers it again: a copy, which the mark of the mail drops
+        with suppress(CannotReach):  # the broker delivers a copy, which the mark of the mail drops
             await delivery.ack()
         return kept
 
@@ -245,7 +272,14 @@ class ConsumerBacklogs:
             delivery = to_keep.delivery
             place = stretch.next_place(self._parts.clock.micros())
             redelivered = delivery.redelivered or to_keep.in_hand
-            mails.append(BacklogMail(place, delivery.message, delivery.priority, redelivered, delivery.dead_lettered))
+            mail = BacklogMail(
+                place,
+                delivery.message,
+                delivery.priority,
+                redelivered,
+                delivery.dead_lettered,
+            )
+            mails.append(mail)
         stretch.put += len(mails)
         await self._note(stretch)
         places = [mail.place for mail in mails]
@@ -295,7 +329,7 @@ class ConsumerBacklogs:
                     found = await self._next(name, wanted)
                 except MailmendError as error:
                     failures += 1
-                    fields = {"queue": self._parts.queue, "sub_queue": name.text, "error": error.what}
+                    fields = {"queue": self._parts.queue, "backlog": name.text, "error": error.what}
                     _LOG.warning("a backlog cannot be read", extra=fields)
                     await self._parts.clock.pause(LOOK_AGAIN.wait(failures).total_seconds())
                     continue
@@ -314,7 +348,8 @@ class ConsumerBacklogs:
             while not stretch.is_read and len(found) < wanted:
                 limit = wanted - len(found)
                 end = stretch.last_put
-                mails = [mail async for mail in self._tables.mails(stretch.listed, stretch.fetched_to, limit)]
+                reading = self._tables.mails(stretch.listed, stretch.fetched_to, limit)
+                mails = [mail async for mail in reading]
                 for mail in stretch.fetched(mails, end, limit):
                     found.append(BacklogDelivery(self, stretch, mail))
         return found
@@ -335,7 +370,8 @@ class ConsumerBacklogs:
         """Remove the row of a mail that is settled; what cannot be removed now goes later."""
         removing = self._removing.get(stretch)
         if removing is None:
-            removing = self._removing[stretch] = Gathered(partial(self._removed, stretch), TOGETHER_MAX)
+            removing = Gathered(partial(self._removed, stretch), TOGETHER_MAX)
+            self._removing[stretch] = removing
         await removing.add(place)
 
     def give_back(self, stretch: OwnStretch, place: int) -> None:
@@ -362,7 +398,7 @@ class ConsumerBacklogs:
     # Other processes
 
     async def tend(self) -> None:
-        """Once in `TEND_EVERY`: show that this process is there, and take over what others have left.
+        """Show that this process is there, and take over what others have left, now and then.
 
         Raises:
             CannotReach: the tables do not answer; the next call tries again.
@@ -402,7 +438,8 @@ class ConsumerBacklogs:
     async def _take_over(self, listed: Stretch) -> None:
         if not await self._tables.take_over(listed, self._owner):
             return
-        _LOG.info("a backlog is taken over", extra={"queue": self._parts.queue, "sub_queue": listed.name.text})
+        fields = {"queue": self._parts.queue, "backlog": listed.name.text}
+        _LOG.info("a backlog is taken over", extra=fields)
         own = OwnStretch(
             replace(listed, owner=self._owner),
             is_ours=False,
@@ -417,7 +454,7 @@ class ConsumerBacklogs:
         self._refill(listed.name)
 
     async def _tidied(self, own: OwnStretch, now: float) -> None:
-        """Remove what could not be removed, note how far it is, and end it once it is not needed."""
+        """Remove rows that are left, note how far it is, and end it once it is not needed."""
         if own.left:
             await self._removed(own, list(own.left))
         name = own.listed.name
@@ -433,7 +470,10 @@ class ConsumerBacklogs:
         await self._note(own)
 
     async def _note(self, own: OwnStretch) -> None:
-        changed = {name: value for name, value in own.figures.items() if own.noted.get(name) != value}
+        changed = {}
+        for name, value in own.figures.items():
+            if own.noted.get(name) != value:
+                changed[name] = value
         if changed:
             await self._tables.note(own.listed, changed)
             own.noted.update(changed)

@@ -61,7 +61,8 @@ _SKEW: Final = timedelta(seconds=SKEW_SECONDS)
 _MICRO: Final = timedelta(microseconds=1)
 
 ANCHORED_AFTER: Final = timedelta(seconds=1)
-"""How long a mail is in hand before a row of its backlog takes the place of the broker's message, where many are."""
+"""How long a mail is in hand before a row of its backlog takes the place of the broker's message,
+where many are."""
 
 REQUEUE_PAUSE: Final = timedelta(seconds=10)
 """How long a mail to be retried is held where it cannot be delayed."""
@@ -103,10 +104,12 @@ class UnackedMail(DequeuedMail):
     @property
     def takes_prefetch(self) -> bool:
         """Whether the broker counts it among the messages that this consumer has not acked."""
-        return not self._used and self._anchoring is None and not isinstance(self.delivery, BacklogDelivery)
+        if self._used or self._anchoring is not None:
+            return False
+        return not isinstance(self.delivery, BacklogDelivery)
 
     def anchor(self, backlogs: ConsumerBacklogs, name: SubQueueName) -> None:
-        """Have a row of its backlog take the place of the broker's message, while the mail stays in hand."""
+        """Replace the broker's message by a row of its backlog; the mail stays in hand."""
         self._anchoring = asyncio.ensure_future(self._anchored(backlogs, name))
 
     async def _anchored(self, backlogs: ConsumerBacklogs, name: SubQueueName) -> None:
@@ -341,7 +344,8 @@ async def dequeue(  # noqa: PLR0917 - a consumer's settings, as the port has the
     lost = partial(parts.counts.add, QueueCount.CONSUMER_LOST, parts.queue)
     async with parts.broker.deliveries(parts.queue, prefetch, priorities, lost) as deliveries:
         stream = _Stream(parts, unacked, ContentRoom(bytes_max), prefetch, sub_queue_of)
-        working = [asyncio.ensure_future(stream.feed(deliveries)), asyncio.ensure_future(stream.tend())]
+        works = (stream.feed(deliveries), stream.tend())
+        working = [asyncio.ensure_future(work) for work in works]
         try:
             yield stream
         finally:
@@ -353,7 +357,12 @@ class _Stream:
     """One consumer's mails."""
 
     def __init__(
-        self, parts: Parts, unacked: Unacked, room: ContentRoom, prefetch: int, sub_queue_of: SubQueueOf | None
+        self,
+        parts: Parts,
+        unacked: Unacked,
+        room: ContentRoom,
+        prefetch: int,
+        sub_queue_of: SubQueueOf | None,
     ) -> None:
         self._parts = parts
         self._unacked = unacked
@@ -361,7 +370,9 @@ class _Stream:
         self._prefetch = prefetch
         self._backlogs: ConsumerBacklogs | None = None
         if sub_queue_of is not None and parts.backlogs is not None:
-            self._backlogs = ConsumerBacklogs(parts, parts.backlogs, sub_queue_of, prefetch, self._fetched)
+            tables = parts.backlogs
+            take = self._fetched
+            self._backlogs = ConsumerBacklogs(parts, tables, sub_queue_of, prefetch, take)
         self._lookup = DeliveryLookup(parts, room)
         self._ready: Drain[UnackedMail] = Drain()
         self._takings = Takings(parts.queue)
@@ -410,7 +421,7 @@ class _Stream:
             await self._parts.clock.pause(ANCHORED_AFTER.total_seconds())
 
     def _anchor_old(self, backlogs: ConsumerBacklogs) -> None:
-        """Where the mails in hand take more than half of the broker's prefetch, anchor the ones that wait for long."""
+        """Anchor mails that wait for long where more than half of the prefetch is taken."""
         of_level: dict[int, list[UnackedMail]] = {}
         for enqueue_id in self._own:
             mail = self._unacked[enqueue_id]
@@ -441,7 +452,8 @@ class _Stream:
                 break
             except MailmendError as error:
                 if self._parts.clock.monotonic() - begun >= HOLD.total_seconds():
-                    await self._treat(DeliveryVerdict.LATER, LookedUp(queued, silence=error.what), delivery)
+                    silent = LookedUp(queued, silence=error.what)
+                    await self._treat(DeliveryVerdict.LATER, silent, delivery)
                     return
             await self._parts.clock.pause(LOOK_AGAIN.wait(tries).total_seconds())
         if admitted:
@@ -459,20 +471,26 @@ class _Stream:
         await self._take(queued, delivery, name)
 
     async def _read(self, delivery: Delivery) -> QueuedMail | None:
-        """The mail of a delivery; None where it is none, and was treated."""
+        """The mail of a delivery; None where the message was no mail, and was treated."""
         try:
             return queued_of(delivery.message.body)
         except BadPayload as error:
             await self._treat(DeliveryVerdict.BAD, LookedUp(None, silence=error.what), delivery)
             return None
 
-    async def _take(self, queued: QueuedMail, delivery: Delivery, name: SubQueueName | None) -> None:
+    async def _take(
+        self,
+        queued: QueuedMail,
+        delivery: Delivery,
+        name: SubQueueName | None,
+    ) -> None:
         while first := self._unacked.get(queued.enqueue_id):
             if await _comes_again(first, delivery):
                 await self._treat(DeliveryVerdict.DELAYED, LookedUp(queued), delivery)
                 self._left(name)
                 return
-        mail = UnackedMail(self._parts, delivery, queued, partial(self._settled, queued.enqueue_id), name)
+        on_settled = partial(self._settled, queued.enqueue_id)
+        mail = UnackedMail(self._parts, delivery, queued, on_settled, name)
         self._unacked[queued.enqueue_id] = mail
         self._own.add(queued.enqueue_id)
         verdict = DeliveryVerdict.LATER

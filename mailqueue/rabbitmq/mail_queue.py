@@ -149,7 +149,8 @@ async def _without_message(
 ) -> int | None:
     """The lesser of two looks where the first finds any: a delayed mail that is due has its row before its message.
 
-    Rows are only counted where the size does not show that there are messages enough. Backlogs have messages too.
+    Rows are only counted where the size does not show that there are messages enough. Backlogs have
+    messages too.
     """
     if depth is None:
         return None
@@ -157,7 +158,8 @@ async def _without_message(
     by_size = depth.without_message(size.mails - in_backlogs)
     if by_size is None or (by_size == 0 and size.kind is SizeKind.EXACT):
         return by_size
-    first = depth.without_message(await view.count_settled(queue, view.now - SETTLING) - in_backlogs)
+    settled = await view.count_settled(queue, view.now - SETTLING)
+    first = depth.without_message(settled - in_backlogs)
     if not first:
         return first
     await view.clock.pause(RECOUNTED_SECONDS)
@@ -165,7 +167,8 @@ async def _without_message(
     if again is None:
         return None
     in_backlogs = await view.in_backlogs(queue)
-    second = again.without_message(await view.count_settled(queue, view.now - SETTLING) - in_backlogs)
+    settled = await view.count_settled(queue, view.now - SETTLING)
+    second = again.without_message(settled - in_backlogs)
     if second is None:
         return None
     return min(first, second)
@@ -230,7 +233,8 @@ class RabbitMailQueue(MaintainedQueue):
         bytes_max: int | None = None,
         sub_queue_of: SubQueueOf | None = None,
     ) -> AbstractAsyncContextManager[AsyncIterator[UnackedMail]]:
-        return dequeue(self._parts, self._unacked, checked_prefetch(prefetch), priorities, bytes_max, sub_queue_of)
+        prefetch = checked_prefetch(prefetch)
+        return dequeue(self._parts, self._unacked, prefetch, priorities, bytes_max, sub_queue_of)
 
     def browse(
         self, where: MailFilter = EVERYTHING, after: ListingPosition | None = None, *, on_broken: OnBroken = passed_over

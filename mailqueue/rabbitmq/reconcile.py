@@ -233,7 +233,7 @@ AT_ONCE: Final = 500
 
 
 async def republish(parts: Parts, older_than: timedelta, where: MailFilter, *, dry_run: bool) -> int:
-    """Publish again the mails that wait for longer than `older_than`; return how many were, or would be.
+    """Publish again mails that wait for longer than `older_than`; how many that are.
 
     A mail in a backlog has its message there, and is not published.
     """

@@ -1,9 +1,10 @@
 """Backlogs that no consumer takes mails from go back to the broker.
 
-A consumer that keeps backlogs takes over what another one has left, within seconds. Where none is there any more, as
-another kind of consumer works or another program, the mails would wait for ever: so after a while they are published
-again. Each row goes after its message was confirmed; a crash between the two publishes it twice, and the mark of the
-first copy drops the second.
+A consumer that keeps backlogs takes over what another one has left, within seconds. Where none is
+there any more, as
+another kind of consumer works or another program, the mails would wait for ever: so after a while
+they are published again. Each row goes after its message was confirmed; a crash between the two
+publishes it twice, and the mark of the first copy drops the second.
 """
 
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ from mailmend.mailqueue.rabbitmq.parts import Parts
 from mailmend.mailqueue.rabbitmq.view.backlog_tables import BacklogMail, BacklogTables, Stretch
 
 ABANDONED_AFTER: Final = timedelta(minutes=5)
-"""How long nobody took mails from a stretch before its mails go back to the broker: a server may begin again."""
+"""How long a stretch has no owner before its mails go back: a server may begin anew."""
 
 AT_ONCE: Final = 64
 """How many messages wait for their confirms."""
@@ -29,7 +30,8 @@ class BacklogReturn:
     """Publishes abandoned backlogs of one queue again. Any number of processes may.
 
     Attributes:
-        since: by stretch, since when it was seen without an owner, in seconds of the monotonic clock.
+        since: by stretch, since when it was seen without an owner, in seconds of the monotonic
+            clock.
     """
 
     parts: Parts

@@ -1,11 +1,14 @@
 """Which mails of a queue a consumer holds, and which wait in the backlog of their sub-queue. Pure.
 
-A consumer holds a bounded number of mails of each sub-queue; what comes beyond waits in its backlog, in a table. So a
-sub-queue that does not move takes neither the broker's prefetch nor the consumer's memory from others. No rule here
-asks why a sub-queue does not move: its mails in hand wait for their policies, and when they leave, the next ones come.
+A consumer holds a bounded number of mails of each sub-queue; what comes beyond waits in its
+backlog, in a table. So a sub-queue that does not move takes neither the broker's prefetch nor the
+consumer's memory from others. No rule here asks why a sub-queue does not move: its mails in hand
+wait for their policies, and when they leave, the next ones come.
 
-Tenants have equal shares of the room, and the sub-queues of a tenant equal shares of the tenant's. A sub-queue that has
-no mail in hand may have one beyond its share: the first mail of each shows whether the sub-queue moves.
+Tenants have equal shares of the room, and the sub-queues of a tenant equal shares of the tenant's.
+A sub-queue that has
+no mail in hand may have one beyond its share: the first mail of each shows whether the sub-queue
+moves.
 Source: docs/adr/0081.
 """
 
@@ -21,10 +24,12 @@ from mailmend.model.errors import BadPayload
 T = TypeVar("T")
 
 KEPT_FREE: Final = 4
-"""A quarter of the room is for tenants that come later, and a quarter of a tenant's share for its other sub-queues."""
+"""A quarter of the room is for tenants that come later, and a quarter of a tenant's share for its
+other sub-queues."""
 
 FIRST_MAILS: Final = 10
-"""How many times the room the mails in hand may take together with first mails that are beyond their share."""
+"""How many times the room the mails in hand may take together with first mails that are beyond
+their share."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -89,19 +94,21 @@ class Windows:
         return name in self._backlogs
 
     def admits(self, name: SubQueueName) -> bool:
-        """Whether a mail that comes from the broker is taken in hand. A backlog's mails come first."""
+        """Whether a mail of the broker is taken in hand; the mails of a backlog come first."""
         return not self.has_backlog(name) and self.space(name) > 0
 
     def space(self, name: SubQueueName) -> int:
         """How many more mails of the sub-queue may be in hand."""
         sub_queue_share, tenant_share = self._shares(name)
-        left = min(sub_queue_share - self._in_hand[name], tenant_share - self._by_tenant[name.tenant])
+        of_sub_queue = sub_queue_share - self._in_hand[name]
+        of_tenant = tenant_share - self._by_tenant[name.tenant]
+        left = min(of_sub_queue, of_tenant)
         if left <= 0 and not self._in_hand[name]:
             return int(self._takes_first(name.tenant))
         return max(0, left)
 
     def wanted(self, name: SubQueueName) -> int:
-        """How many mails are to be fetched from the backlog; 0 while at least half of its share is in hand."""
+        """How many mails to fetch from the backlog; 0 while half of its share is in hand."""
         sub_queue_share, _ = self._shares(name)
         if not self.has_backlog(name) or 2 * self._in_hand[name] > sub_queue_share:
             return 0
@@ -130,7 +137,7 @@ class Windows:
         self._backlogs.pop(name, None)
 
     def without_mail(self) -> Iterator[SubQueueName]:
-        """The sub-queues with a backlog that have no mail in hand; the one that was asked for longest ago is first."""
+        """Sub-queues with a backlog and no mail in hand; the one asked for longest ago first."""
         for name in list(self._backlogs):
             if not self._in_hand[name]:
                 del self._backlogs[name]

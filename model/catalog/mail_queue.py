@@ -216,19 +216,23 @@ QUEUE_STATE = Table(
 
 BACKLOGS = Table(
     "backlogs",
-    columns("queueName text", "subQueue text, stretch uuid", "owner uuid, goneTo bigint, put bigint, gone bigint"),
-    comment="Which process takes mails from each stretch of backlogMails; rows that expire say that a process is there",
+    columns(
+        "queueName text",
+        "subQueue text, stretch uuid",
+        "owner uuid, goneTo bigint, put bigint, gone bigint",
+    ),
+    comment="The stretches of backlogMails, the process that owns each, and which are there",
     compaction=LEVELED,
     options=_GRACE,
 )
 BACKLOG_MAILS = Table(
     "backlogMails",
-    columns(
-        "queueName text, stretch uuid",
-        "place bigint",
-        "body blob, timeRangeStart timestamp, attempts int, priority int, redelivered boolean, deadLettered boolean",
+    (
+        *columns("queueName text, stretch uuid", "place bigint", "body blob"),
+        *columns("", regular="timeRangeStart timestamp, attempts int, priority int"),
+        *columns("", regular="redelivered boolean, deadLettered boolean"),
     ),
-    comment="Messages of mails that wait, of sub-queues that do not move: the broker has them no longer",
+    comment="Messages of mails that wait in a sub-queue: the broker has them no longer",
     compaction=LEVELED,
     options=_GRACE,
 )
@@ -246,7 +250,8 @@ class OwnTables:
         due: whether mails can be delayed (`dueMails`).
         tallies: whether mails are counted as they are enqueued and dequeued (`sliceTallies`).
         state: whether the progress of the sweeps is stored (`queueState`).
-        backlogs: whether mails of a sub-queue that does not move wait there (`backlogs`, `backlogMails`).
+        backlogs: whether mails of a sub-queue that does not move wait there (`backlogs`,
+            `backlogMails`).
         row_ttl_seconds: how long a row of enqueuedMailsV4 lives; 0: for ever, as in tables that James created.
         mark_ttl_seconds: how long a mark of deletedMailsV2 lives; 0: for ever.
         shared: whether another program, which keeps no tallies, may enqueue here: James, in a keyspace that it created.
@@ -274,7 +279,8 @@ def queue_tables_of(live: Schema, keyspace: str) -> OwnTables:
     """The queue's tables in the live keyspace; `keyspace` is its name, for the error message.
 
     Raises:
-        SchemaMismatch: one of James's four tables is missing, or any of ours is there in another form.
+        SchemaMismatch: one of James's four tables is missing, or any of ours is there in another
+            form.
     """
     lacking = (*_missing(JAMES_QUEUE_TABLES, live), *_otherwise((*JAMES_QUEUE_TABLES, *OWN_QUEUE_TABLES), live))
     if lacking:

@@ -59,7 +59,7 @@ class ManyProcesses(RuleBasedStateMachine):
     or refused must never have come since.
     """
 
-    def open(  # noqa: PLR0913 - drawn by name
+    def open(
         self,
         *,
         james: bool,

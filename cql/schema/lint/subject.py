@@ -18,11 +18,11 @@ from mailmend.cql.statements import Parsed, WriteRows
 from mailmend.model.catalog.ledger import REPAIR_FINDING, REPAIR_LAG, REPAIR_RUN
 from mailmend.model.catalog.mail import FAMILIES, MESSAGES
 from mailmend.model.catalog.mail_queue import (
+    BACKLOG_MAILS,
+    BACKLOGS,
     BROWSE_START,
     CONTENT_START,
     DELETED_MAILS,
-    BACKLOG_MAILS,
-    BACKLOGS,
     DUE_MAILS,
     ENQUEUED_MAILS,
     QUEUE_STATE,
@@ -107,7 +107,8 @@ _BESIDE_QUEUE: Final = Knowledge(
     stamped=_names(SLICE_TALLIES),
     conditional=_names(QUEUE_STATE, DUE_MAILS, BACKLOGS),
 )
-"""Ours: a mail that is due, or whose sub-queue moves again, goes from there under a lease; tallies grow with their slice, are renewed, and go with it."""
+"""Ours: a mail that is due, or whose sub-queue moves again, goes from there under a lease; tallies
+grow with their slice, are renewed, and go with it."""
 
 _LEDGER: Final = Knowledge(
     updated=_names(REPAIR_RUN, REPAIR_FINDING), deleted=_names(REPAIR_LAG), stamped=_names(REPAIR_FINDING)

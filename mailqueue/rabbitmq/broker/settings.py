@@ -113,7 +113,8 @@ def topology_of(queue: QueueName, priority: int = PRIORITY_NORMAL) -> Topology:
 def dead_letters_of(queue: QueueName) -> Topology:
     """The names under which a message is published to the dead letters of the queue."""
     topology = topology_of(queue)
-    return replace(topology, exchange=topology.dead_letter_exchange, work_queue=topology.dead_letter_queue)
+    exchange = topology.dead_letter_exchange
+    return replace(topology, exchange=exchange, work_queue=topology.dead_letter_queue)
 
 
 def priority_of(work_queue: str) -> int:

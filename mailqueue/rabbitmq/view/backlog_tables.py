@@ -1,16 +1,21 @@
-"""Backlogs in their tables: mails whose message the broker has no longer, as `backlogMails` keeps them.
+"""Backlogs in their tables: mails whose message the broker has no longer.
 
-A mail in a backlog waits like any other: its row in enqueuedMailsV4 stays, so listings, sizes, deletions and sweeps
-know it. What its broker had of it, the message, is a row of `backlogMails` from then on.
+A mail in a backlog waits like any other: its row in enqueuedMailsV4 stays, so listings, sizes,
+deletions and sweeps know it. What its broker had of it, the message, is a row of `backlogMails`
+from then on.
 
-Each process that takes mails writes stretches of its own, one for each sub-queue. A row's place in its stretch is the
-time when it was put, in microseconds, and greater than those before: it is the row's write time too. So no two
-processes write into one stretch, and no removal hides a later row, whatever clocks say.
+Each process that takes mails writes stretches of its own, one for each sub-queue. A row's place in
+its stretch is the
+time when it was put, in microseconds, and greater than those before: it is the row's write time
+too. So no two processes write into one stretch, and no removal hides a later row, whatever clocks
+say.
 
-`backlogs` lists the stretches of a queue and who owns each: at first its writer. An owner has a row that expires unless
-it is renewed (`SEEN_FOR`). A stretch whose owner has none is taken over by a conditional write. A process that is slow
-may still write into a stretch that was taken over, so it reads the owner after it has written rows: either it sees the
-new owner, and puts the rows again, or the new owner began to read after the rows were there.
+`backlogs` lists the stretches of a queue and who owns each: at first its writer. An owner has a row
+that expires unless it is renewed (`SEEN_FOR`). A stretch whose owner has none is taken over by a
+conditional write. A process that is slow
+may still write into a stretch that was taken over, so it reads the owner after it has written rows:
+either it sees the new owner, and puts the rows again, or the new owner began to read after the rows
+were there.
 """
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -27,7 +32,17 @@ from mailmend.mailqueue.rules.slices import EPOCH, millis_of
 from mailmend.model.catalog.mail_queue import BACKLOG_MAILS, BACKLOGS
 from mailmend.model.errors import BadPayload, DoubtfulWrite, MailmendError
 from mailmend.model.ids import EnqueueId, QueueName
-from mailmend.model.operations import Change, ChangeIf, Level, Put, PutIfAbsent, Read, Remove, RemoveIf, Scan
+from mailmend.model.operations import (
+    Change,
+    ChangeIf,
+    Level,
+    Put,
+    PutIfAbsent,
+    Read,
+    Remove,
+    RemoveIf,
+    Scan,
+)
 from mailmend.model.ports import AsyncTables, Clock
 from mailmend.model.table import Key, Row
 from mailmend.repair.retries import AsyncRetries
@@ -47,7 +62,7 @@ class Stretch:
 
     Attributes:
         name: of the sub-queue.
-        owner: the process that alone may take mails from it; None: nobody, for now.
+        owner: the process that alone may take mails from it; None: no process, for now.
         gone_to: no row is left at this place, or before it.
         put, gone: how many rows were put, at least, and how many of them were removed, at most.
     """
@@ -100,7 +115,8 @@ class BacklogTables:
         """All stretches, by sub-queue; and the owners that are there."""
         stretches = list[Stretch]()
         owners = set[UUID]()
-        async for row in self._tables.scan(Scan(BACKLOGS, BACKLOGS.names, Level.QUORUM, under=(self._queue,))):
+        scan = Scan(BACKLOGS, BACKLOGS.names, Level.QUORUM, under=(self._queue,))
+        async for row in self._tables.scan(scan):
             if row["subqueue"] == _OWNERS:
                 owners.add(row["stretch"])
             else:
@@ -110,13 +126,15 @@ class BacklogTables:
     async def begin(self, name: SubQueueName, owner: UUID) -> Stretch:
         """List a stretch of this owner, before anything is put there."""
         stretch = Stretch(name, self._clock.random_uuid(), owner)
-        row = {"queuename": self._queue, "subqueue": name.text, "stretch": stretch.id, "owner": owner}
+        key = {"queuename": self._queue, "subqueue": name.text, "stretch": stretch.id}
+        row = {**key, "owner": owner}
         await self._retries.call(lambda: self._listed(row))
         return stretch
 
     async def take_over(self, stretch: Stretch, owner: UUID) -> bool:
         """Have this owner in place of the one that is gone; whether no other was faster."""
-        change = ChangeIf(BACKLOGS, self._list_key(stretch), {"owner": stretch.owner}, assign={"owner": owner})
+        key = self._list_key(stretch)
+        change = ChangeIf(BACKLOGS, key, {"owner": stretch.owner}, assign={"owner": owner})
         try:
             return (await self._tables.attempt(change)).applied
         except DoubtfulWrite:
@@ -157,16 +175,30 @@ class BacklogTables:
         Raises:
             CannotReach: some may be there; none counts as put.
         """
-        writes = [Put(BACKLOG_MAILS, self._row_of(stretch, mail), at=mail.place, joinable=True) for mail in mails]
+        writes = []
+        for mail in mails:
+            row = self._row_of(stretch, mail)
+            writes.append(Put(BACKLOG_MAILS, row, at=mail.place, joinable=True))
         for error in await self._retries.write_all(self._tables, writes):
             if error:
                 raise error
         return await self._retries.call(lambda: self._owner(stretch, Level.QUORUM)) == stretch.owner
 
-    async def mails(self, stretch: Stretch, after: int, limit: int | None = None) -> AsyncGenerator[BacklogMail]:
+    async def mails(
+        self,
+        stretch: Stretch,
+        after: int,
+        limit: int | None = None,
+    ) -> AsyncGenerator[BacklogMail]:
         """The mails behind a place, the oldest first."""
-        under = (self._queue, stretch.id)
-        scan = Scan(BACKLOG_MAILS, BACKLOG_MAILS.names, Level.QUORUM, under=under, after=(after,), limit=limit)
+        scan = Scan(
+            BACKLOG_MAILS,
+            BACKLOG_MAILS.names,
+            Level.QUORUM,
+            under=(self._queue, stretch.id),
+            after=(after,),
+            limit=limit,
+        )
         async for row in self._tables.scan(scan):
             yield _mail_of(row)
 
@@ -204,13 +236,15 @@ class BacklogTables:
 
     def _row_of(self, stretch: Stretch, mail: BacklogMail) -> Row:
         headers = mail.message.headers
-        slice_start = headers.get(SLICE_HEADER)
+        slice_start = None
+        if SLICE_HEADER in headers:
+            slice_start = EPOCH + int(headers[SLICE_HEADER]) * _MILLISECOND
         return {
             "queuename": self._queue,
             "stretch": stretch.id,
             "place": mail.place,
             "body": mail.message.body,
-            "timerangestart": None if slice_start is None else EPOCH + int(slice_start) * _MILLISECOND,
+            "timerangestart": slice_start,
             "attempts": headers.get(ATTEMPTS_HEADER),
             "priority": mail.priority,
             "redelivered": mail.redelivered,

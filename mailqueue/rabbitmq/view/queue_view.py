@@ -290,7 +290,7 @@ class QueueView(KnownQueues):
         self._marked: OrderedDict[tuple[QueueName, EnqueueId], None] = OrderedDict()
 
     async def in_backlogs(self, queue: QueueName) -> int:
-        """How many waiting mails have their message in a backlog, and not at the broker; at most."""
+        """How many waiting mails, at most, have their message in a backlog."""
         if not self.own.backlogs:
             return 0
         return await BacklogTables(self.tables, self.clock, queue).waiting()

@@ -153,7 +153,6 @@ def clean_marks(machine: QueueMachine, mishaps: Sequence[QueueMishap]) -> None:
 
 def held(machine: QueueMachine, number: int, mishaps: Sequence[QueueMishap]) -> None:
     """A process has three mails of a sub-queue in hand, anchored, and its backlog has four more."""
-
     enqueued(machine, *(None,) * 14)
     holds(machine, number, mishaps)
 

@@ -93,7 +93,7 @@ class QueueMachine(ManyProcesses):
         own: OwnTables,
         seed: int,
         mails: Sequence[tuple[int, int, timedelta | None]] = (),
-        backlogs: bool = False,  # noqa: FBT001, FBT002 - drawn by name
+        backlogs: bool = False,
     ) -> None:
         if james:
             far = -abs(far)  # what a James enqueues before a browse start that is ahead of it, it loses sight of itself
