@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from mailmend.mailqueue.queue import Dequeued as Dequeued
     from mailmend.mailqueue.queue import FailedMail as FailedMail
     from mailmend.mailqueue.queue import MailQueue as MailQueue
+    from mailmend.mailqueue.rules.backlogs import SubQueueName as SubQueueName
     from mailmend.mailqueue.rules.mails import Listed as Listed
     from mailmend.mailqueue.rules.mails import ListingPosition as ListingPosition
     from mailmend.mailqueue.rules.mails import Mail as Mail
@@ -228,6 +229,7 @@ _NAMES_IN: Final = {
         "FailedMail",
         "MailQueue",
     ),
+    "mailmend.mailqueue.rules.backlogs": ("SubQueueName",),
     "mailmend.mailqueue.rules.mails": (
         "Listed",
         "ListingPosition",

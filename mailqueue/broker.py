@@ -15,6 +15,12 @@ SLICE_HEADER: Final = "x-mailmend-slice"
 ATTEMPTS_HEADER: Final = "x-mailmend-attempts"
 """A header of our own messages: how often the mail was tried before (an integer)."""
 
+HAD_HEADER: Final = "x-mailmend-had"
+"""A header of our own messages: a consumer may have had the mail before (1)."""
+
+DIED_HEADER: Final = "x-mailmend-died"
+"""A header of our own messages: the mail was a dead letter before (1)."""
+
 SETTLING: Final = timedelta(minutes=1)
 """How long a mail may have a row but no message yet; only after this time does it count as lost."""
 

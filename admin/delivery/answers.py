@@ -433,7 +433,9 @@ STANDING: Final = JsonForm(
         "here": JsonField(bool, "Whether this server has it; else it is told as the queue knows it.", None),
         "stage": JsonField(EntryStage | str, "Within the server, or hold, defer, active as the queue knows it.", None),
         "since": JsonField(datetime | None, "Since when this server has its mail.", None),
-        "returns_at": JsonField(datetime | None, "It goes back to the queue then, if it was not picked.", None),
+        "returns_at": JsonField(
+            datetime | None, "It goes back to the queue then, if it was not picked. null: it stays.", None
+        ),
         "expires_at": JsonField(datetime | None, attribute=None),
         "due_at": JsonField(datetime | None, attribute=None),
         "order": JsonField(_ENTRY_ORDER, "", "entry.order", optional=True),

@@ -26,7 +26,7 @@ from mailmend.admin.delivery.connections import (
 from mailmend.admin.delivery.desk import DeliveryDesk, PoliciesInForce
 from mailmend.admin.delivery.serve_options import (
     CONCURRENCY_DEFAULT,
-    DOMAINS_AT_ONCE,
+    DOMAIN_CONCURRENCY_DEFAULT,
     PREFETCH_DEFAULT,
 )
 from mailmend.admin.frame.caller import Caller
@@ -118,8 +118,8 @@ class DeliveryRequest(QueueRequest):
         protocol: SMTP, or LMTP, as its name in settings.
         mails_per_connection: 1 ends each connection after its mail.
         concurrency: attempts at once.
-        domain_concurrency: attempts at once for one domain where no policy limits anything; None: a
-            fifth of all.
+        domain_concurrency: attempts at once for one domain where no policy limits anything; None:
+            20, and at most half of all.
         prefetch: mails of each priority that are held at once.
         retries: when mails are tried again, by transport; "" is for all other transports.
         waiting_max: how long a recipient waits for its policy before it goes back to the queue.
@@ -207,7 +207,7 @@ class DeliveryRequest(QueueRequest):
     def of_one_domain(self) -> int:
         """Attempts at once for one domain where no policy limits anything; 0: no limit."""
         if self.domain_concurrency is None:
-            return max(1, self.concurrency // DOMAINS_AT_ONCE)
+            return max(1, min(DOMAIN_CONCURRENCY_DEFAULT, self.concurrency // 2))
         return self.domain_concurrency
 
     @property

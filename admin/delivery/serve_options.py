@@ -41,9 +41,8 @@ from mailmend.model.grammar import address_of_literal, can_be_looked_up, read_ne
 CONCURRENCY_DEFAULT: Final = 100
 
 
-DOMAINS_AT_ONCE: Final = 5
-"""A fifth of all attempts is the share of a domain where nothing else limits it, as Postfix has 20
-of 100."""
+DOMAIN_CONCURRENCY_DEFAULT: Final = 20
+"""As Postfix has it (`default_destination_concurrency_limit`)."""
 
 
 PREFETCH_DEFAULT: Final = 100
@@ -371,7 +370,7 @@ SERVE: Final = Command(
         option(
             "--domain-concurrency",
             "Attempts at once for one domain where --policies names no policy; 0 is no limit. "
-            "[default: a fifth of --concurrency]",
+            "[default: 20, and at most half of --concurrency]",
             type=click.IntRange(0, 10_000),
             metavar="N",
         ),
@@ -393,7 +392,8 @@ SERVE: Final = Command(
         ),
         option(
             "--waiting-max",
-            "How long a mail may wait here for its turn; then it goes back to the queue for some minutes.",
+            "How long a mail may wait here for its turn; then it goes back to the queue for some minutes. "
+            "Where the queue keeps backlogs (RabbitMQ), it stays.",
             type=Duration(_WAITING_MAX, zero=False),
             default="5m",
         ),

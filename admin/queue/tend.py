@@ -224,6 +224,8 @@ async def _once(
     for name in names:
         async with connections.open(name, metrics.counts, dry_run=dry_run) as queue:
             moved = await queue.move_due(dry_run=dry_run)
+            if not dry_run:
+                await queue.return_backlogs()
             rounds.append(TendedQueue(name, moved, await queue.keep_up(dry_run=dry_run)))
             queues.append(queue)
     await metrics.write(queues, {})

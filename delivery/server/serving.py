@@ -2,8 +2,9 @@
 
 A mail stays unacked until all of its recipients have ended. Then its sender is told what is due, recipients that were
 refused for now are put off as a mail of their own, and only then it is acked: whatever kills the server, each mail
-comes again, and what the journal of attempts knows is not done again. What waits for a policy for long goes back to
-the queue, so that it neither holds up others nor outlasts the broker's patience; that counts as no retry.
+comes again, and what the journal of attempts knows is not done again. Where the queue keeps no backlogs, what waits
+for a policy for long goes back to the queue, so that it neither holds up others nor outlasts the broker's patience;
+that counts as no retry.
 """
 
 import asyncio
@@ -229,6 +230,12 @@ class DeliveryServer:
     def is_full(self) -> bool:
         """Whether as many attempts go on as may at once."""
         return len(self._attempts) >= self.settings.concurrency
+
+    def returns_at(self, held: HeldMail) -> int | None:
+        """When a mail that is not picked goes back to its queue, in nanoseconds; None: it stays."""
+        if self.queue.keeps_backlogs:
+            return None
+        return held.taken_at + nanos_in(self.settings.waiting_max)
 
     @property
     def stuck(self) -> int:

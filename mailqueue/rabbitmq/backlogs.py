@@ -1,6 +1,6 @@
 """The backlogs of one consumer: some mails of each sub-queue are in hand, the others in a table.
 
-*Set aside*: a mail beyond the window of its sub-queue is put into its backlog by its message alone;
+*Kept*: a mail beyond the window of its sub-queue is put into its backlog by its message alone;
 nothing is looked up, and its content is not read. Then it is acked at the broker. Mails that come
 together are put together.
 
@@ -18,10 +18,9 @@ Source: docs/adr/0081.
 """
 
 import logging
-from asyncio import Event
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from itertools import chain
@@ -32,6 +31,7 @@ from mailmend.mailqueue.broker import Delivery, Message
 from mailmend.mailqueue.concurrency import Gathered
 from mailmend.mailqueue.every_queue import Takings
 from mailmend.mailqueue.queue import SubQueueOf
+from mailmend.mailqueue.rabbitmq.own_stretch import OwnStretch
 from mailmend.mailqueue.rabbitmq.parts import Parts
 from mailmend.mailqueue.rabbitmq.view.backlog_tables import (
     SEEN_FOR,
@@ -42,14 +42,22 @@ from mailmend.mailqueue.rabbitmq.view.backlog_tables import (
 from mailmend.mailqueue.rules.backlogs import SubQueueName, Windows
 from mailmend.mailqueue.rules.mails import QueuedMail
 from mailmend.model.durations import LOOK_AGAIN
-from mailmend.model.errors import CannotReach, MailmendError
+from mailmend.model.errors import AccessDenied, BrokerUnreachable, CannotReach, MailmendError
 
 TOGETHER_MAX: Final = 100
 """The number of mails that one request puts into a stretch, or removes from it."""
 
-TEND_EVERY: Final = SEEN_FOR / 4
-"""How long after a sign that this process is there the next one is given, with a look at the list
-of stretches."""
+SHOWN_EVERY: Final = SEEN_FOR / 5
+"""The pause between two signs that this process is there."""
+
+SURE_FOR: Final = SEEN_FOR * 2 / 3
+"""How long after its last sign a process counts on its stretches: others see the sign for longer."""
+
+TENDED_EVERY: Final = SEEN_FOR / 4
+"""The pause between two looks at the list of stretches."""
+
+RESTS_SECONDS: Final = 10.0
+"""The pause before a dead letter that the broker did not take is tried again."""
 
 KEPT_EMPTY_FOR: Final = timedelta(minutes=1)
 """How long a stretch without rows stays listed: its sub-queue may need it again."""
@@ -59,96 +67,6 @@ _LOG: Final = logging.getLogger("mailmend.queue")
 
 class StretchLost(CannotReach):
     """Another process has taken a stretch over while this one wrote there."""
-
-
-@dataclass(slots=True, eq=False)
-class OwnStretch:
-    """A stretch that this process takes mails from.
-
-    Attributes:
-        listed: as it is listed, with this process as its owner.
-        is_ours: whether this process writes there.
-        place: the greatest place that was given to a row.
-        last_put: the last row that is known to be there; None: another process wrote it, and its
-            end was not seen yet.
-        fetched_to: each row at this place, or before it, was fetched.
-        in_hand: the places of rows that are in hand, or could not be removed yet.
-        had: the places of rows that went back from a hand.
-        left: the places of rows that could not be removed yet.
-        put, gone: how many rows were put there, and removed.
-        noted: the figures that its list has.
-        empty_since: in seconds of the monotonic clock; None: it has rows.
-    """
-
-    listed: Stretch
-    is_ours: bool
-    place: int
-    last_put: int | None
-    fetched_to: int
-    in_hand: set[int] = field(default_factory=set)
-    had: set[int] = field(default_factory=set)
-    left: set[int] = field(default_factory=set)
-    put: int = 0
-    gone: int = 0
-    noted: dict[str, int] = field(default_factory=dict)
-    empty_since: float | None = None
-
-    @property
-    def is_read(self) -> bool:
-        """Whether each row was fetched."""
-        return self.last_put is not None and self.fetched_to >= self.last_put
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether it has no row."""
-        return self.is_read and not self.in_hand
-
-    @property
-    def figures(self) -> dict[str, int]:
-        """How far the stretch is."""
-        gone_to = self.fetched_to
-        if self.in_hand:
-            gone_to = min(gone_to, min(self.in_hand) - 1)
-        return {"gone_to": gone_to, "put": self.put, "gone": self.gone}
-
-    def next_place(self, now: int) -> int:
-        """The place of the next row: later than those before, whatever the clock says."""
-        self.place = max(now, self.place + 1)
-        return self.place
-
-    def fetched(
-        self,
-        mails: Sequence[BacklogMail],
-        end: int | None,
-        limit: int,
-    ) -> Iterator[BacklogMail]:
-        """Take mails in hand that were read behind `fetched_to`; the ones that were not there yet.
-
-        Args:
-            mails: in the order of their places.
-            end: `last_put` when the reading began: rows behind it may be incomplete.
-            limit: how many were asked for.
-        """
-        is_whole = len(mails) < limit
-        for mail in mails:
-            if end is not None and mail.place > end:
-                is_whole = True
-                break
-            self.fetched_to = mail.place
-            if mail.place not in self.in_hand:
-                self.in_hand.add(mail.place)
-                again = mail.redelivered or not self.is_ours or mail.place in self.had
-                yield replace(mail, redelivered=again)
-        if is_whole:
-            self.fetched_to = max(self.fetched_to, end or 0)
-            if end is None:
-                self.last_put = self.fetched_to
-
-    def give_back(self, place: int) -> None:
-        """Have a mail fetched once more."""
-        self.in_hand.discard(place)
-        self.had.add(place)
-        self.fetched_to = min(self.fetched_to, place - 1)
 
 
 class BacklogDelivery:
@@ -162,20 +80,26 @@ class BacklogDelivery:
     ) -> None:
         self._backlogs = backlogs
         self._stretch = stretch
-        self._place = mail.place
+        self._mail = mail
         self.message = mail.message
         self.redelivered = mail.redelivered
         self.dead_lettered = mail.dead_lettered
         self.priority = mail.priority
 
     async def ack(self) -> None:
-        await self._backlogs.remove(self._stretch, self._place)
+        await self._backlogs.remove(self._stretch, self._mail.place)
 
     async def requeue(self) -> None:
-        self._backlogs.give_back(self._stretch, self._place)
+        self._backlogs.give_back(self._stretch, self._mail.place)
 
     async def dead_letter(self) -> None:
-        await self._backlogs.bury(self.message)
+        """Where the broker does not take it, it is fetched again after a pause."""
+        try:
+            await self._backlogs.bury(self._mail.buried)
+        except MailmendError as error:
+            await self._backlogs.rest()
+            await self.requeue()
+            raise BrokerUnreachable(error.what, mend="It is tried again.") from error
         await self.ack()
 
 
@@ -212,14 +136,15 @@ class ConsumerBacklogs:
         self._windows = Windows(room)
         self._take = take
         self._owner = parts.clock.random_uuid()
-        self._shown = Event()
-        self._tend_at = 0.0
+        self._shown_at: float | None = None
+        self._is_refused = False
         self._stretches: dict[SubQueueName, dict[UUID, OwnStretch]] = {}
         self._keeping: dict[SubQueueName, Gathered[_ToKeep, BacklogDelivery]] = {}
         self._removing: dict[OwnStretch, Gathered[int, None]] = {}
+        self._doubtful: set[UUID] = set()
         self._fetching: set[SubQueueName] = set()
         self._fetches = Takings(parts.queue)
-        self._closed = False
+        self._is_closed = False
 
     # Mails come
 
@@ -233,7 +158,7 @@ class ConsumerBacklogs:
         Raises:
             CannotReach: it could not be put there; the broker has it still.
         """
-        if self._windows.admits(name):
+        if self._is_refused or self._windows.admits(name):
             self._windows.take(name)
             return True
         self._windows.begin_backlog(name)
@@ -255,6 +180,8 @@ class ConsumerBacklogs:
         Raises:
             CannotReach: it could not be put there; the broker has it still.
         """
+        if self._is_closed or not self._is_there:
+            raise CannotReach("backlogs cannot be written for now", mend="It is tried again.")
         keeping = self._keeping.get(name)
         if keeping is None:
             keeping = Gathered(partial(self._kept, name), TOGETHER_MAX)
@@ -265,30 +192,27 @@ class ConsumerBacklogs:
         return kept
 
     async def _kept(self, name: SubQueueName, some: Sequence[_ToKeep]) -> list[BacklogDelivery]:
-        await self._shown.wait()
         stretch = await self._open_stretch(name)
         mails = []
         for to_keep in some:
             delivery = to_keep.delivery
-            place = stretch.next_place(self._parts.clock.micros())
-            redelivered = delivery.redelivered or to_keep.in_hand
             mail = BacklogMail(
-                place,
+                stretch.next_place(self._parts.clock.micros()),
                 delivery.message,
                 delivery.priority,
-                redelivered,
+                delivery.redelivered or to_keep.in_hand,
                 delivery.dead_lettered,
             )
             mails.append(mail)
-        stretch.put += len(mails)
-        await self._note(stretch)
         places = [mail.place for mail in mails]
+        stretch.put += len(mails)
         try:
+            await self._note(stretch)
             if not await self._tables.put(stretch.listed, mails):
                 self._lose(stretch)
                 raise StretchLost(f"another process has a backlog of {name.text} by now")
         except MailmendError:
-            await self._tables.remove(stretch.listed, places)
+            stretch.gone += (await self._tables.remove(stretch.listed, places)).count(None)
             raise
         stretch.last_put = places[-1]
         for to_keep, place in zip(some, places, strict=True):
@@ -312,34 +236,48 @@ class ConsumerBacklogs:
         """A mail of the sub-queue is in hand no more: fetch others."""
         self._windows.leave(name)
         self._refill(name)
-        for other in self._windows.without_mail():
+        other = self._windows.next_backlog()
+        if other is not None:
             self._refill(other)
-            break
 
     def _refill(self, name: SubQueueName) -> None:
-        if not self._closed and name not in self._fetching and self._windows.wanted(name):
-            self._fetching.add(name)
-            self._fetches.begin(self._fetch(name))
+        if self._is_closed or name in self._fetching or not self._windows.wanted(name):
+            return
+        self._fetching.add(name)
+        self._fetches.begin(self._fetch(name))
 
     async def _fetch(self, name: SubQueueName) -> None:
         failures = 0
         try:
             while wanted := self._windows.wanted(name):
                 try:
-                    found = await self._next(name, wanted)
+                    found = await self._fetched(name, wanted)
                 except MailmendError as error:
                     failures += 1
                     fields = {"queue": self._parts.queue, "backlog": name.text, "error": error.what}
                     _LOG.warning("a backlog cannot be read", extra=fields)
                     await self._parts.clock.pause(LOOK_AGAIN.wait(failures).total_seconds())
                     continue
-                for delivery in found:
-                    self._windows.take(name)
-                    self._take(delivery, name)
                 if not found and self._ends(name):
                     return
         finally:
             self._fetching.discard(name)
+
+    async def _fetched(self, name: SubQueueName, wanted: int) -> int:
+        """Take the next mails in hand; how many. They count as in hand while they are read."""
+        found = list[BacklogDelivery]()
+        for _ in range(wanted):
+            self._windows.take(name)
+        try:
+            if not self._is_there:
+                raise CannotReach("this process has shown no sign for too long")
+            found = await self._next(name, wanted)
+        finally:
+            for _ in range(wanted - len(found)):
+                self._windows.leave(name)
+        for delivery in found:
+            self._take(delivery, name)
+        return len(found)
 
     async def _next(self, name: SubQueueName, wanted: int) -> list[BacklogDelivery]:
         """The oldest mails of the backlog that are not in hand, at most that many."""
@@ -348,8 +286,16 @@ class ConsumerBacklogs:
             while not stretch.is_read and len(found) < wanted:
                 limit = wanted - len(found)
                 end = stretch.last_put
-                reading = self._tables.mails(stretch.listed, stretch.fetched_to, limit)
-                mails = [mail async for mail in reading]
+                after = stretch.fetched_to
+                try:
+                    reading = self._tables.mails(stretch.listed, after, limit)
+                    mails = [mail async for mail in reading]
+                except MailmendError:
+                    if found:
+                        return found
+                    raise
+                if stretch.fetched_to < after:  # a mail was given back meanwhile: it comes first
+                    continue
                 for mail in stretch.fetched(mails, end, limit):
                     found.append(BacklogDelivery(self, stretch, mail))
         return found
@@ -368,6 +314,9 @@ class ConsumerBacklogs:
 
     async def remove(self, stretch: OwnStretch, place: int) -> None:
         """Remove the row of a mail that is settled; what cannot be removed now goes later."""
+        if not self._has(stretch):
+            await self._removed(stretch, [place])
+            return
         removing = self._removing.get(stretch)
         if removing is None:
             removing = Gathered(partial(self._removed, stretch), TOGETHER_MAX)
@@ -377,11 +326,18 @@ class ConsumerBacklogs:
     def give_back(self, stretch: OwnStretch, place: int) -> None:
         """Have a mail fetched once more, when there is room."""
         stretch.give_back(place)
-        self._windows.begin_backlog(stretch.listed.name)
+        name = stretch.listed.name
+        if self._has(stretch):
+            self._windows.begin_backlog(name)
+            self._refill(name)
 
     async def bury(self, message: Message) -> None:
         """Publish a message to the dead letters."""
         await self._parts.broker.bury(self._parts.queue, message)
+
+    async def rest(self) -> None:
+        """Wait as long as before another try."""
+        await self._parts.clock.pause(RESTS_SECONDS)
 
     async def _removed(self, stretch: OwnStretch, places: Sequence[int]) -> list[None]:
         errors = await self._tables.remove(stretch.listed, places)
@@ -397,38 +353,63 @@ class ConsumerBacklogs:
 
     # Other processes
 
+    async def show(self) -> None:
+        """Show that this process is there, so that no other takes its stretches over.
+
+        Raises:
+            CannotReach: the tables do not answer.
+        """
+        began_at = self._parts.clock.monotonic()
+        try:
+            await self._tables.show(self._owner)
+        except AccessDenied as error:
+            if not self._is_refused:
+                fields = {"queue": self._parts.queue, "error": error.what}
+                _LOG.error("no backlogs are kept: the role may not write them", extra=fields)
+            self._is_refused = True
+            raise
+        self._is_refused = False
+        self._shown_at = began_at
+
+    @property
+    def _is_there(self) -> bool:
+        """Whether other processes know surely that this one is there."""
+        if self._shown_at is None:
+            return False
+        return self._parts.clock.monotonic() - self._shown_at < SURE_FOR.total_seconds()
+
     async def tend(self) -> None:
-        """Show that this process is there, and take over what others have left, now and then.
+        """Take over what others have left, tidy the own stretches, and ask each backlog for mails.
 
         Raises:
             CannotReach: the tables do not answer; the next call tries again.
         """
-        now = self._parts.clock.monotonic()
-        if now < self._tend_at:
-            return
-        await self._tables.show(self._owner)
-        self._shown.set()
         stretches, owners = await self._tables.stretches()
         for listed in stretches:
             own = self._stretches.get(listed.name, {}).get(listed.id)
             if own is not None and listed.owner != self._owner:
                 self._lose(own)
-            elif own is None and listed.owner not in owners:
+            elif own is None and (listed.owner not in owners or listed.id in self._doubtful):
                 await self._take_over(listed)
-        for own in list(chain.from_iterable(some.values() for some in self._stretches.values())):
+        now = self._parts.clock.monotonic()
+        for own in self._all:
             await self._tidied(own, now)
-        self._tend_at = now + TEND_EVERY.total_seconds()
+        for name, keeping in list(self._keeping.items()):
+            if keeping.is_idle and name not in self._stretches:
+                del self._keeping[name]
+        for name in self._windows.backlogs:
+            self._refill(name)
 
     async def close(self) -> None:
         """Leave all backlogs to other processes; nothing of them is in hand any more."""
-        self._closed = True
+        self._is_closed = True
         await self._fetches.cancel()
-        for keeping in self._keeping.values():
+        for keeping in list(self._keeping.values()):
             await keeping.close()
-        for removing in self._removing.values():
+        for removing in list(self._removing.values()):
             await removing.close()
         try:
-            for own in chain.from_iterable(some.values() for some in self._stretches.values()):
+            for own in self._all:
                 await self._note(own)
             await self._tables.leave(self._owner)
         except MailmendError as error:
@@ -436,9 +417,16 @@ class ConsumerBacklogs:
             _LOG.warning("backlogs are left to others only after a while", extra=fields)
 
     async def _take_over(self, listed: Stretch) -> None:
-        if not await self._tables.take_over(listed, self._owner):
+        """Take it, unless its owner is there after all: a list is some pages, read one by one."""
+        is_doubtful = listed.id in self._doubtful
+        if listed.owner and not is_doubtful and await self._tables.is_there(listed.owner):
             return
-        fields = {"queue": self._parts.queue, "backlog": listed.name.text}
+        self._doubtful.add(listed.id)
+        is_taken = await self._tables.take_over(listed, self._owner)
+        self._doubtful.discard(listed.id)
+        if not is_taken:
+            return
+        fields = {"queue": self._parts.queue, "backlog": listed.text}
         _LOG.info("a backlog is taken over", extra=fields)
         own = OwnStretch(
             replace(listed, owner=self._owner),
@@ -457,9 +445,9 @@ class ConsumerBacklogs:
         """Remove rows that are left, note how far it is, and end it once it is not needed."""
         if own.left:
             await self._removed(own, list(own.left))
-        name = own.listed.name
-        keeping = self._keeping.get(name)
-        if not own.is_empty or (keeping is not None and not keeping.is_idle):
+        keeping = self._keeping.get(own.listed.name)
+        is_written = own.is_ours and keeping is not None and not keeping.is_idle
+        if not own.is_empty or is_written:
             own.empty_since = None
         elif own.empty_since is None:
             own.empty_since = now
@@ -477,6 +465,13 @@ class ConsumerBacklogs:
         if changed:
             await self._tables.note(own.listed, changed)
             own.noted.update(changed)
+
+    @property
+    def _all(self) -> list[OwnStretch]:
+        return list(chain.from_iterable(some.values() for some in self._stretches.values()))
+
+    def _has(self, own: OwnStretch) -> bool:
+        return own.listed.id in self._stretches.get(own.listed.name, {})
 
     def _own(self, own: OwnStretch) -> None:
         self._stretches.setdefault(own.listed.name, {})[own.listed.id] = own

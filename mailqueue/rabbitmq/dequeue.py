@@ -25,26 +25,31 @@ Rejected: the dead letter comes before the row goes.
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import count
-from typing import Any, Final
+from typing import Final
 
 from mailmend.mailqueue.broker import Delivery
 from mailmend.mailqueue.codec import attempts_of, queued_of, slice_of_message
-from mailmend.mailqueue.concurrency import cancelled, finished
-from mailmend.mailqueue.every_queue import HOLD, ContentRoom, DequeuedMail, Drain, Takings
+from mailmend.mailqueue.concurrency import BackgroundJob, cancelled, finished, run_jobs
+from mailmend.mailqueue.every_queue import HOLD, ContentRoom, Drain, Takings
 from mailmend.mailqueue.metrics import QueueCount
-from mailmend.mailqueue.queue import SubQueueOf, due_time, no_due_mails
-from mailmend.mailqueue.rabbitmq.backlogs import BacklogDelivery, ConsumerBacklogs
+from mailmend.mailqueue.queue import SubQueueOf
+from mailmend.mailqueue.rabbitmq.backlogs import (
+    SHOWN_EVERY,
+    TENDED_EVERY,
+    BacklogDelivery,
+    ConsumerBacklogs,
+)
 from mailmend.mailqueue.rabbitmq.parts import Parts
+from mailmend.mailqueue.rabbitmq.unacked import Unacked, UnackedMail, row_taken_back
 from mailmend.mailqueue.rabbitmq.verdicts import DeliveryVerdict, LookedUp, RowState, Settling, verdict_of
-from mailmend.mailqueue.rabbitmq.view.due_mails import DueMails
 from mailmend.mailqueue.rabbitmq.view.slices import MarkLookups
 from mailmend.mailqueue.rules.backlogs import SubQueueName
-from mailmend.mailqueue.rules.mails import Listed, MailBlobs, QueuedMail
+from mailmend.mailqueue.rules.mails import MailBlobs, QueuedMail
 from mailmend.mailqueue.rules.slices import EPOCH, gone_before, mark_may_have_expired, slice_of
 from mailmend.model.durations import LOOK_AGAIN
 from mailmend.model.errors import BadPayload, BlobMissing, BrokerUnreachable, MailmendError
@@ -64,170 +69,10 @@ ANCHORED_AFTER: Final = timedelta(seconds=1)
 """How long a mail is in hand before a row of its backlog takes the place of the broker's message,
 where many are."""
 
-REQUEUE_PAUSE: Final = timedelta(seconds=10)
-"""How long a mail to be retried is held where it cannot be delayed."""
+ANCHORED_AT_LAST: Final = timedelta(minutes=5)
+"""How long a mail is in hand before that is done anyhow: RabbitMQ takes back what is unacked for 30 minutes."""
 
 _LOG: Final = logging.getLogger("mailmend.queue")
-
-
-class UnackedMail(DequeuedMail):
-    """A mail from its delivery until it is settled. Implements `mailqueue.queue.Dequeued`.
-
-    Attributes:
-        looked_at: when it was looked up last, in seconds of the monotonic clock.
-        settled: set as soon as the mail is acked, retried, rejected, or given back to the broker.
-        is_delayed: whether it is in the queue again, delayed.
-        slice_start: of its row; None where James has published it.
-        sub_queue: by which it counts in hand; None where that is not counted.
-    """
-
-    def __init__(
-        self,
-        parts: Parts,
-        delivery: Delivery,
-        queued: QueuedMail,
-        on_settled: Callable[[], None],
-        sub_queue: SubQueueName | None = None,
-    ) -> None:
-        super().__init__(queued, attempts_of(delivery.message), redelivered=delivery.redelivered)
-        self._parts = parts
-        self._on_settled = on_settled
-        self.delivery = delivery
-        self.looked_at = 0.0
-        self.settled = asyncio.Event()
-        self.is_delayed = False
-        self.slice_start = slice_of_message(delivery.message)
-        self.sub_queue = sub_queue
-        self.came_at = parts.clock.monotonic()
-        self._anchoring: asyncio.Task[None] | None = None
-
-    @property
-    def takes_prefetch(self) -> bool:
-        """Whether the broker counts it among the messages that this consumer has not acked."""
-        if self._used or self._anchoring is not None:
-            return False
-        return not isinstance(self.delivery, BacklogDelivery)
-
-    def anchor(self, backlogs: ConsumerBacklogs, name: SubQueueName) -> None:
-        """Replace the broker's message by a row of its backlog; the mail stays in hand."""
-        self._anchoring = asyncio.ensure_future(self._anchored(backlogs, name))
-
-    async def _anchored(self, backlogs: ConsumerBacklogs, name: SubQueueName) -> None:
-        try:
-            self.delivery = await backlogs.keep(name, self.delivery, in_hand=True)
-        except MailmendError as error:
-            fields = {"queue": self._parts.queue, "mail": self.enqueue_id, "error": error.what}
-            _LOG.warning("a mail stays with the broker", extra=fields)
-        finally:
-            self._anchoring = None
-
-    async def listed(self) -> Listed:
-        enqueued_at = await self._enqueued_at()
-        return Listed(self.queued, enqueued_at, slice_start=self.slice_start, attempts=self.attempts)
-
-    async def leave(self) -> None:
-        await self.ack()  # its mark stays, whatever the broker forgets
-
-    async def ack(self) -> None:
-        await self._once(self._acked)
-
-    async def retry(self, delay: timedelta | None = None, error_message: str | None = None) -> None:
-        due = self._parts.view.due
-        if delay is not None:
-            if due is None:
-                raise no_due_mails()
-            due_time(self._parts.now, delay, None)
-        if due is None:
-            await self._once(self._requeued)
-        else:
-            await self._once(partial(self._retried, due, delay, error_message))
-
-    async def reject(self) -> None:
-        await self._once(self._rejected)
-
-    async def _once(self, settle: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        self.begin_settling()
-        await finished(self._settled(settle))
-
-    async def _settled(self, settle: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        if self._anchoring is not None:
-            await asyncio.wait((self._anchoring,))
-        try:
-            await settle()
-        except Exception:  # whatever it is: a mail that stays unacked would come again only with another consumer
-            await self._tell_broker(self.delivery.requeue)
-            raise
-        finally:
-            self._on_settled()
-
-    async def _acked(self) -> None:
-        parts = self._parts
-        await parts.view.mark(parts.queue, self.enqueue_id, self.slice_start, redelivered=self.redelivered)
-        await self._tell_broker(self.delivery.ack)
-        parts.counts.add(QueueCount.ACKED, parts.queue)
-        await parts.blob_cleanup.add(self.queued.blobs, dequeued=True)
-
-    async def _retried(self, due: DueMails, delay: timedelta | None, error_message: str | None) -> None:
-        parts = self._parts
-        listed = Listed(self.queued, await self._enqueued_at(), attempts=self.attempts)
-        again = listed.retried(parts.now, delay, error_message)
-        async with due.kept(parts.queue, again) as (_, changes):
-            await row_taken_back(parts, self.queued, self.slice_start)
-            sent = await self._tell_broker(self.delivery.ack)
-            changes.sure = sent and not self.redelivered
-        parts.counts.add(QueueCount.RETRIED, parts.queue)
-        self.is_delayed = True
-
-    async def _requeued(self) -> None:
-        parts = self._parts
-
-        async def after_a_pause() -> None:
-            await parts.clock.pause(REQUEUE_PAUSE.total_seconds())
-            await self._tell_broker(self.delivery.requeue)
-
-        parts.counts.add(QueueCount.RETRIED, parts.queue)
-        await parts.background.add(after_a_pause)
-
-    async def _rejected(self) -> None:
-        await self.delivery.dead_letter()
-        self._parts.counts.add(QueueCount.REJECTED, self._parts.queue)
-        await row_taken_back(self._parts, self.queued, self.slice_start)
-
-    async def _enqueued_at(self) -> datetime:
-        """From its row; the message does not hold it."""
-        rows = self._parts.view.rows
-        row = self.slice_start and await rows.row(self._parts.queue, self.slice_start, self.queued)
-        if not row:
-            return self._parts.now
-        return row.enqueued_at
-
-    async def _tell_broker(self, tell: Callable[[], Awaitable[None]]) -> bool:
-        """Tell the broker; False if it is gone: it then delivers again."""
-        try:
-            await tell()
-        except BrokerUnreachable:
-            _LOG.info("a mail will be delivered again", extra={"queue": self._parts.queue, "mail": self.enqueue_id})
-            return False
-        return True
-
-
-async def row_taken_back(parts: Parts, queued: QueuedMail, slice_start: datetime | None) -> None:
-    """Remove the row from the listings; where the message names no slice, look for the row.
-
-    A row that stays merely lists the mail once more, until it is marked.
-    """
-    rows = parts.view.rows
-    try:
-        slice_start = slice_start or await rows.slice_with(parts.queue, queued)
-        if slice_start is not None:
-            await rows.take_back(parts.queue, slice_start, queued)
-    except MailmendError as error:
-        fields = {"queue": parts.queue, "mail": queued.enqueue_id, "error": error.what}
-        _LOG.warning("the row of a mail stays", extra=fields)
-
-
-Unacked = dict[EnqueueId, UnackedMail]
-"""The unacked mails of this process by id; a mail leaves it when it is settled."""
 
 
 class DeliveryLookup:
@@ -409,30 +254,31 @@ class _Stream:
             self._settled(enqueue_id)
 
     async def tend(self) -> None:
-        """Tend the backlogs, and anchor mails that wait for long, until cancelled."""
+        """Show that this process is there, tend its backlogs, and anchor mails, until cancelled."""
         backlogs = self._backlogs
-        while backlogs is not None:
-            try:
-                await backlogs.tend()
-            except MailmendError as error:
-                fields = {"queue": self._parts.queue, "error": error.what}
-                _LOG.warning("backlogs cannot be tended for now", extra=fields)
-            self._anchor_old(backlogs)
-            await self._parts.clock.pause(ANCHORED_AFTER.total_seconds())
+        if backlogs is None:
+            return
+        jobs = (
+            BackgroundJob("showing that backlogs have an owner", backlogs.show, SHOWN_EVERY),
+            BackgroundJob("tending backlogs", backlogs.tend, TENDED_EVERY),
+            BackgroundJob("anchoring mails", partial(self._anchor_old, backlogs), ANCHORED_AFTER),
+        )
+        await run_jobs(self._parts.queue, self._parts.clock, asyncio.Event(), jobs)
 
-    def _anchor_old(self, backlogs: ConsumerBacklogs) -> None:
-        """Anchor mails that wait for long where more than half of the prefetch is taken."""
+    async def _anchor_old(self, backlogs: ConsumerBacklogs) -> None:
+        """Anchor mails that wait for long: soon where they take half of the prefetch."""
         of_level: dict[int, list[UnackedMail]] = {}
         for enqueue_id in self._own:
             mail = self._unacked[enqueue_id]
             if mail.takes_prefetch:
                 of_level.setdefault(mail.delivery.priority, []).append(mail)
-        before = self._parts.clock.monotonic() - ANCHORED_AFTER.total_seconds()
+        now = self._parts.clock.monotonic()
         for mails in of_level.values():
-            if 2 * len(mails) <= self._prefetch:
-                continue
+            wait = ANCHORED_AT_LAST
+            if 2 * len(mails) > self._prefetch:
+                wait = ANCHORED_AFTER
             for mail in mails:
-                if mail.came_at <= before and mail.sub_queue is not None:
+                if mail.came_at + wait.total_seconds() <= now and mail.sub_queue is not None:
                     mail.anchor(backlogs, mail.sub_queue)
 
     async def _came(self, delivery: Delivery) -> None:
@@ -464,11 +310,14 @@ class _Stream:
         self._takings.begin(self._take_fetched(delivery, name))
 
     async def _take_fetched(self, delivery: Delivery, name: SubQueueName) -> None:
-        queued = await self._read(delivery)
-        if queued is None:
-            self._left(name)
-            return
-        await self._take(queued, delivery, name)
+        queued = None
+        try:
+            queued = await self._read(delivery)
+        finally:
+            if queued is None:
+                self._left(name)
+        if queued is not None:
+            await self._take(queued, delivery, name)
 
     async def _read(self, delivery: Delivery) -> QueuedMail | None:
         """The mail of a delivery; None where the message was no mail, and was treated."""
@@ -485,6 +334,7 @@ class _Stream:
         name: SubQueueName | None,
     ) -> None:
         while first := self._unacked.get(queued.enqueue_id):
+            delivery = await self._anchored_copy(delivery, name)
             if await _comes_again(first, delivery):
                 await self._treat(DeliveryVerdict.DELAYED, LookedUp(queued), delivery)
                 self._left(name)
@@ -514,6 +364,7 @@ class _Stream:
             await self._parts.clock.pause(LOOK_AGAIN.wait(tries).total_seconds())
         if verdict is DeliveryVerdict.DELIVER:
             mail.content = found.content or b""
+            mail.is_ready = True
             self._ready.put(mail.delivery.priority, mail)
             await self._note_foreign(mail)
         else:
@@ -548,6 +399,15 @@ class _Stream:
             self._foreign_since = now
             await self._parts.background.add(lambda: self._parts.view.foreign(self._parts.queue))
 
+    async def _anchored_copy(self, delivery: Delivery, name: SubQueueName | None) -> Delivery:
+        """A copy that waits for the first one takes no part of the prefetch, for however long."""
+        if self._backlogs is None or name is None or isinstance(delivery, BacklogDelivery):
+            return delivery
+        try:
+            return await self._backlogs.keep(name, delivery, in_hand=True)
+        except MailmendError:
+            return delivery
+
     def _settled(self, enqueue_id: EnqueueId) -> None:
         if enqueue_id in self._own:
             self._own.discard(enqueue_id)
@@ -573,9 +433,13 @@ class _Stream:
             self._ready.put(mail.delivery.priority, mail)
             raise
         if marked:
-            self._settled(mail.enqueue_id)
-            await finished(self._treat(DeliveryVerdict.FILTERED, LookedUp(mail.queued), mail.delivery))
+            await finished(self._filtered(mail))
         return not marked
+
+    async def _filtered(self, mail: UnackedMail) -> None:
+        delivery = await mail.released()
+        self._settled(mail.enqueue_id)
+        await self._treat(DeliveryVerdict.FILTERED, LookedUp(mail.queued), delivery)
 
 
 async def _comes_again(first: UnackedMail, delivery: Delivery) -> bool:

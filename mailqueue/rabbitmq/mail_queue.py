@@ -37,12 +37,13 @@ from mailmend.mailqueue.queue import (
     passed_over,
 )
 from mailmend.mailqueue.rabbitmq.changes import DueChange, QueueArrivals, arrivals, enqueue, remove, restoring
-from mailmend.mailqueue.rabbitmq.dequeue import Unacked, UnackedMail, dequeue
+from mailmend.mailqueue.rabbitmq.dequeue import dequeue
 from mailmend.mailqueue.rabbitmq.move_due import DueMover, MoverTurns
 from mailmend.mailqueue.rabbitmq.parts import Parts
 from mailmend.mailqueue.rabbitmq.reconcile import Keeping, MendRequest, mended, redrive, republish
 from mailmend.mailqueue.rabbitmq.return_backlogs import BacklogReturn
 from mailmend.mailqueue.rabbitmq.sweep import Moved, Sweeper
+from mailmend.mailqueue.rabbitmq.unacked import Unacked, UnackedMail
 from mailmend.mailqueue.rabbitmq.view.backlog_tables import BacklogTables
 from mailmend.mailqueue.rabbitmq.view.queue_view import QueueView
 from mailmend.mailqueue.rules import slices as starts

@@ -69,8 +69,12 @@ LAST_LOOK_SECONDS: Final = 0.3
 async def tables_side(view: QueueView, queue: QueueName, ids_max: int = IDS_MAX) -> TablesSide:
     """Waiting rows with and without marks, rows that cannot be read, and delayed mails.
 
-    Too many rows are refused; delayed mails beyond the limit are only counted.
+    Too many rows are refused; delayed mails beyond the limit are only counted. Backlogs are read first:
+    a mail that leaves its backlog later is known, and one that comes later was still at the broker.
     """
+    in_backlogs: frozenset[EnqueueId] = frozenset()
+    if view.own.backlogs:
+        in_backlogs = await BacklogTables(view.tables, view.clock, queue).ids(ids_max)
     mails = dict[EnqueueId, LiveMail]()
     broken = dict[EnqueueId, BrokenRow]()
     delayed = set[EnqueueId]()
@@ -89,9 +93,6 @@ async def tables_side(view: QueueView, queue: QueueName, ids_max: int = IDS_MAX)
             else:
                 mails[read.queued.enqueue_id] = LiveMail.of(read)
     marked = frozenset(await view.marks.among(queue, [*mails, *broken]))
-    in_backlogs: frozenset[EnqueueId] = frozenset()
-    if view.own.backlogs:
-        in_backlogs = await BacklogTables(view.tables, view.clock, queue).ids()
     return TablesSide(
         live={enqueue_id: mail for enqueue_id, mail in mails.items() if enqueue_id not in marked},
         marked=marked,

@@ -78,7 +78,7 @@ class BacklogReturn:
         parts = self.parts
 
         async def publish(mail: BacklogMail) -> None:
-            await parts.broker.publish(parts.queue, mail.message, mail.priority)
+            await parts.broker.publish(parts.queue, mail.again, mail.priority)
 
         await all_of(some, publish, AT_ONCE)
         for error in await self.tables.remove(stretch, [mail.place for mail in some]):

@@ -14,7 +14,6 @@ Source: docs/adr/0081.
 
 import json
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, Self, TypeVar
@@ -108,7 +107,7 @@ class Windows:
         return max(0, left)
 
     def wanted(self, name: SubQueueName) -> int:
-        """How many mails to fetch from the backlog; 0 while half of its share is in hand."""
+        """How many mails to fetch from the backlog; 0 while more than half of its share is in hand."""
         sub_queue_share, _ = self._shares(name)
         if not self.has_backlog(name) or 2 * self._in_hand[name] > sub_queue_share:
             return 0
@@ -136,13 +135,18 @@ class Windows:
         """Note that its backlog is empty."""
         self._backlogs.pop(name, None)
 
-    def without_mail(self) -> Iterator[SubQueueName]:
-        """Sub-queues with a backlog and no mail in hand; the one asked for longest ago first."""
-        for name in list(self._backlogs):
-            if not self._in_hand[name]:
-                del self._backlogs[name]
-                self._backlogs[name] = None
-                yield name
+    def next_backlog(self) -> SubQueueName | None:
+        """The sub-queue whose backlog was asked longest ago; None without a backlog."""
+        name = next(iter(self._backlogs), None)
+        if name is not None:
+            del self._backlogs[name]
+            self._backlogs[name] = None
+        return name
+
+    @property
+    def backlogs(self) -> tuple[SubQueueName, ...]:
+        """The sub-queues with a backlog."""
+        return tuple(self._backlogs)
 
     def _shares(self, name: SubQueueName) -> tuple[int, int]:
         """The shares of the sub-queue and of its tenant, as if both had a mail in hand."""

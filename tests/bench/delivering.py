@@ -92,6 +92,7 @@ def _server(contact: Contact, keyspace: str, broker: Broker, vhost: str, next_po
         (Path(home) / "blobs").mkdir()
         words = ["delivery", "serve", "bench", "--listen", f"{HOST}:{port}", "--next-hop", f"{HOST}:{next_port}"]
         limits = ["--concurrency", str(SESSIONS), "--prefetch", "200", "--mails-per-connection", "100"]
+        limits += ["--domain-concurrency", str(SESSIONS)]
         with (Path(home) / "log").open("w") as log:
             server = subprocess.Popen(
                 [sys.executable, "-m", "mailmend", *words, *limits, "--log-level", "warning"],

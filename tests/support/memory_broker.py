@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 
-from mailmend.mailqueue.broker import Delivery, Depth, Message, unheard
+from mailmend.mailqueue.broker import DIED_HEADER, HAD_HEADER, Delivery, Depth, Message, unheard
 from mailmend.mailqueue.every_queue import Drain, checked_prefetch
 from mailmend.mailqueue.rabbitmq.broker.settings import topology_of
 from mailmend.mailqueue.rules.mails import PRIORITIES, PRIORITY_NORMAL
@@ -117,7 +117,7 @@ class MemoryBroker:
         if self.away:
             raise _unreachable()
         self._arrivals += 1
-        self._held(queue).put(_DEAD, _Kept(self._arrivals, message, PRIORITY_NORMAL, dead_lettered=True))
+        self._held(queue).put(_DEAD, _Kept(self._arrivals, message, PRIORITY_NORMAL))
 
     @asynccontextmanager
     async def deliveries(
@@ -336,7 +336,8 @@ class _MemoryDelivery:
         self._stream, self._settled = stream, False
         self.lane, self.kept, self.queue = lane, kept, stream.queue
         self.message, self.priority = kept.message, kept.priority
-        self.redelivered, self.dead_lettered = kept.redelivered, kept.dead_lettered or lane == _DEAD
+        self.redelivered = kept.redelivered or HAD_HEADER in kept.message.headers
+        self.dead_lettered = kept.dead_lettered or lane == _DEAD or DIED_HEADER in kept.message.headers
 
     async def ack(self) -> None:
         await self._let_go()

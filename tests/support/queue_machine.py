@@ -12,8 +12,8 @@ from mailmend.mailqueue.cleanup.cleaning import CleanupSettings, QueueCleanup
 from mailmend.mailqueue.cleanup.scan import LocalQueueScanner, Mark
 from mailmend.mailqueue.cleanup.writes import CleanedQueue
 from mailmend.mailqueue.codec import queued_of
-from mailmend.mailqueue.rabbitmq.dequeue import UnackedMail
 from mailmend.mailqueue.rabbitmq.sweep import Sweeper
+from mailmend.mailqueue.rabbitmq.unacked import UnackedMail
 from mailmend.mailqueue.rules.backlogs import SubQueueName
 from mailmend.mailqueue.rules.blob_ids import BlobNaming, BlobsMode
 from mailmend.mailqueue.rules.cleanup import MarksRule
@@ -21,7 +21,15 @@ from mailmend.mailqueue.rules.configuration import QueueConfiguration
 from mailmend.mailqueue.rules.mails import QueuedMail
 from mailmend.mailqueue.rules.size import SizeKind
 from mailmend.mailqueue.rules.slices import EPOCH, Slicing, slice_of
-from mailmend.model.catalog.mail_queue import BACKLOG_MAILS, DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS, LIVES, OwnTables
+from mailmend.model.catalog.mail_queue import (
+    BACKLOG_MAILS,
+    BACKLOGS,
+    DELETED_MAILS,
+    DUE_MAILS,
+    ENQUEUED_MAILS,
+    LIVES,
+    OwnTables,
+)
 from mailmend.model.errors import MailmendError
 from mailmend.model.table import Row
 from tests.support.james_beside import James
@@ -280,7 +288,20 @@ class ManyProcesses(RuleBasedStateMachine):
         return [number for number, worker in enumerate(self.workers) if unacked and worker.consumer]
 
     def in_backlogs(self) -> list[str]:
-        return [queued_of(row["body"]).mail.name for row in self.twin.rows(BACKLOG_MAILS)]
+        """The mails that whoever takes the listed stretches over will read."""
+        gone_to = {row["stretch"]: row["goneto"] or 0 for row in self.twin.rows(BACKLOGS) if row["subqueue"]}
+        rows = [
+            row for row in self.twin.rows(BACKLOG_MAILS) if row["place"] > gone_to.get(row["stretch"], row["place"])
+        ]
+        return [queued_of(row["body"]).mail.name for row in rows]
+
+    def each_has_its_message(self) -> None:
+        """What is owed is with the broker, in a backlog or delayed, where the broker has lost nothing."""
+        broker = self.twin.broker
+        there = {*named(broker.ready(QUEUE)), *named(broker.unacked(QUEUE)), *self.in_backlogs()}
+        there.update(row["name"] for row in self.twin.rows(DUE_MAILS) if row["dueslice"] != EPOCH)
+        owed = {one.name for one in self.promises.standing(Standing.OWED)}
+        assert owed <= there, f"{owed - there} have no message"
 
     def nothing_is_hidden(self) -> None:
         start = self.twin.browse_start

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 from mailmend.mailqueue.broker import Message
 from mailmend.mailqueue.codec import queued_of
 from mailmend.mailqueue.queue import SubQueueOf
-from mailmend.mailqueue.rabbitmq.dequeue import UnackedMail
 from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
+from mailmend.mailqueue.rabbitmq.unacked import UnackedMail
 from mailmend.model.operations import Change, Put, Remove
 from tests.support.clock import VirtualClock
 from tests.support.in_turn import InTurn

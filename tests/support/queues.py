@@ -54,7 +54,7 @@ MINUTE = timedelta(minutes=1)
 NOON = datetime(2026, 8, 29, 12, tzinfo=UTC)
 """Where a twin's clock begins: the start of a slice of an hour."""
 
-OF_JAMES = OwnTables(due=False, tallies=False, state=False)
+OF_JAMES = OwnTables(due=False, tallies=False, state=False, backlogs=False)
 EXPIRING = OwnTables(row_ttl_seconds=LIVES.ttl_seconds, mark_ttl_seconds=LIVES.mark_ttl_seconds)
 
 HOURLY = QueueConfiguration(Slicing(timedelta(hours=1), 1), pace=1_000_000)

@@ -139,8 +139,9 @@ def _standing_json(standing: EntryStanding, moment: ServerMoment) -> dict[str, A
     returns_at = None
     ahead = None
     if standing.sources:
-        waits_until = held.taken_at + moment.server.settings.waiting_max.total_seconds() * SECOND
-        returns_at = moment.at_nanos(round(waits_until))
+        waits_until = moment.server.returns_at(held)
+        if waits_until is not None:
+            returns_at = moment.at_nanos(waits_until)
         ahead = standing.ahead
     return STANDING.json(
         standing,
@@ -215,8 +216,10 @@ def _sentences(standing: EntryStanding, moment: ServerMoment) -> Iterator[str]:
         yield from _from_where(standing.sources, standing.goes, moment)
         if standing.ahead:
             yield f"Mails that are counted as it is and come before it: {standing.ahead:,}."
-        returns_at = moment.at_nanos(standing.held.taken_at) + moment.server.settings.waiting_max
-        yield f"If it is not picked until {shown(returns_at)} it goes back to the queue for a while."
+        waits_until = moment.server.returns_at(standing.held)
+        if waits_until is not None:
+            returns_at = shown(moment.at_nanos(waits_until))
+            yield f"If it is not picked until {returns_at} it goes back to the queue for a while."
     else:
         yield _AT_WORK.get(standing.entry.stage, f"It is at the stage {standing.entry.stage.value}.")
 

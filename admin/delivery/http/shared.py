@@ -75,7 +75,7 @@ class StrictBody(BaseModel):
 def _takes_no_null(annotation: Any) -> bool:
     """Whether None is only what a field has that was left out: its schema does not name it."""
     notes = chain.from_iterable(map(get_args, get_args(annotation)))
-    return any(isinstance(note, SkipJsonSchema) for note in notes)
+    return any(type(note) is SkipJsonSchema for note in notes)
 
 
 class CommandAnswer(StrictBody):

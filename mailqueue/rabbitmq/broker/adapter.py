@@ -23,7 +23,14 @@ from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
-from mailmend.mailqueue.broker import Delivery, Depth, Message, unheard
+from mailmend.mailqueue.broker import (
+    DIED_HEADER,
+    HAD_HEADER,
+    Delivery,
+    Depth,
+    Message,
+    unheard,
+)
 from mailmend.mailqueue.broker_http import BrokerHttp, basic
 from mailmend.mailqueue.broker_tls import BrokerTls
 from mailmend.mailqueue.every_queue import Drain, checked_prefetch
@@ -210,8 +217,8 @@ class RabbitDelivery:
         self._queue = queue
         self._settled = False
         self.message = Message(found.body, headers_beside(found.headers))
-        self.redelivered = found.redelivered
-        self.dead_lettered = died is not None
+        self.redelivered = found.redelivered or HAD_HEADER in self.message.headers
+        self.dead_lettered = died is not None or DIED_HEADER in self.message.headers
         self.priority = priority_of(died or queue)
 
     async def ack(self) -> None:

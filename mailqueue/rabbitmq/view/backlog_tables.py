@@ -25,10 +25,17 @@ from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
-from mailmend.mailqueue.broker import ATTEMPTS_HEADER, SLICE_HEADER, Message
-from mailmend.mailqueue.codec import queued_of
+from mailmend.mailqueue.broker import (
+    ATTEMPTS_HEADER,
+    DIED_HEADER,
+    HAD_HEADER,
+    SLICE_HEADER,
+    Message,
+)
+from mailmend.mailqueue.codec import attempts_of, queued_of, slice_of_message
+from mailmend.mailqueue.queue import IDS_MAX, refuse_too_many
 from mailmend.mailqueue.rules.backlogs import SubQueueName
-from mailmend.mailqueue.rules.slices import EPOCH, millis_of
+from mailmend.mailqueue.rules.slices import millis_of
 from mailmend.model.catalog.mail_queue import BACKLOG_MAILS, BACKLOGS
 from mailmend.model.errors import BadPayload, DoubtfulWrite, MailmendError
 from mailmend.model.ids import EnqueueId, QueueName
@@ -37,7 +44,6 @@ from mailmend.model.operations import (
     ChangeIf,
     Level,
     Put,
-    PutIfAbsent,
     Read,
     Remove,
     RemoveIf,
@@ -53,8 +59,6 @@ SEEN_FOR: Final = timedelta(seconds=30)
 _OWNERS: Final = ""
 """The rows of owners are under this name, which no sub-queue has."""
 
-_MILLISECOND: Final = timedelta(milliseconds=1)
-
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
@@ -62,12 +66,14 @@ class Stretch:
 
     Attributes:
         name: of the sub-queue.
+        text: its name in the table.
         owner: the process that alone may take mails from it; None: no process, for now.
         gone_to: no row is left at this place, or before it.
-        put, gone: how many rows were put, at least, and how many of them were removed, at most.
+        put, gone: how many rows were put, at most, and how many of them were removed, at least.
     """
 
     name: SubQueueName
+    text: str
     id: UUID
     owner: UUID | None
     gone_to: int = 0
@@ -89,6 +95,19 @@ class BacklogMail:
     priority: int
     redelivered: bool
     dead_lettered: bool
+
+    @property
+    def again(self) -> Message:
+        """The message as it goes back to the broker: a consumer may have had its mail."""
+        headers: dict[str, int | str] = {**self.message.headers, HAD_HEADER: 1}
+        if self.dead_lettered:
+            headers[DIED_HEADER] = 1
+        return Message(self.message.body, headers)
+
+    @property
+    def buried(self) -> Message:
+        """The message as a dead letter."""
+        return Message(self.message.body, {**self.message.headers, DIED_HEADER: 1})
 
 
 class BacklogTables:
@@ -124,12 +143,19 @@ class BacklogTables:
         return stretches, frozenset(owners)
 
     async def begin(self, name: SubQueueName, owner: UUID) -> Stretch:
-        """List a stretch of this owner, before anything is put there."""
-        stretch = Stretch(name, self._clock.random_uuid(), owner)
+        """List a stretch of this owner, before anything is put there.
+
+        Its id is new, so no process competes for the row: a plain write is enough. Each later write
+        of `owner` is conditional, and newer than this one whatever clocks say.
+        """
+        stretch = Stretch(name, name.text, self._clock.random_uuid(), owner)
         key = {"queuename": self._queue, "subqueue": name.text, "stretch": stretch.id}
-        row = {**key, "owner": owner}
-        await self._retries.call(lambda: self._listed(row))
+        await self._retries.write(self._tables, Put(BACKLOGS, {**key, "owner": owner}, at=1))
         return stretch
+
+    async def is_there(self, owner: UUID) -> bool:
+        """Whether this owner has shown a sign that has not expired."""
+        return bool(await self._tables.read(Read(BACKLOGS, self._key(_OWNERS, owner))))
 
     async def take_over(self, stretch: Stretch, owner: UUID) -> bool:
         """Have this owner in place of the one that is gone; whether no other was faster."""
@@ -157,14 +183,19 @@ class BacklogTables:
         stretches, _ = await self.stretches()
         return sum(max(0, stretch.put - stretch.gone) for stretch in stretches)
 
-    async def ids(self) -> frozenset[EnqueueId]:
-        """The ids of the mails in backlogs; a message that names no mail is left out."""
+    async def ids(self, ids_max: int = IDS_MAX) -> frozenset[EnqueueId]:
+        """The ids of the mails in backlogs; a message that names no mail is left out.
+
+        Raises:
+            UnsafeRequest: there are more than `ids_max`.
+        """
         found = set[EnqueueId]()
         stretches, _ = await self.stretches()
         for stretch in stretches:
             async for mail in self.mails(stretch, stretch.gone_to):
                 with suppress(BadPayload):
                     found.add(queued_of(mail.message.body).enqueue_id)
+                refuse_too_many(len(found), f"mails in backlogs of {self._queue}", ids_max)
         return frozenset(found)
 
     # Mails
@@ -210,13 +241,6 @@ class BacklogTables:
             writes.append(Remove(BACKLOG_MAILS, key, at=self._stamp_after(place), joinable=True))
         return await self._retries.write_all(self._tables, writes)
 
-    async def _listed(self, row: Row) -> None:
-        """Doubt is no error: the same row again is the same list."""
-        try:
-            await self._tables.attempt(PutIfAbsent(BACKLOGS, row))
-        except DoubtfulWrite:
-            await self._tables.attempt(PutIfAbsent(BACKLOGS, row))
-
     async def _owner(self, stretch: Stretch, level: Level) -> UUID | None:
         seen = await self._tables.read(Read(BACKLOGS, self._list_key(stretch), level))
         if not seen:
@@ -229,23 +253,20 @@ class BacklogTables:
         return max(self._clock.micros(), place + 1)
 
     def _list_key(self, stretch: Stretch) -> Key:
-        return self._key(stretch.name.text, stretch.id)
+        return self._key(stretch.text, stretch.id)
 
     def _key(self, name: str, stretch: UUID) -> Key:
         return (self._queue, name, stretch)
 
     def _row_of(self, stretch: Stretch, mail: BacklogMail) -> Row:
-        headers = mail.message.headers
-        slice_start = None
-        if SLICE_HEADER in headers:
-            slice_start = EPOCH + int(headers[SLICE_HEADER]) * _MILLISECOND
+        message = mail.message
         return {
             "queuename": self._queue,
             "stretch": stretch.id,
             "place": mail.place,
-            "body": mail.message.body,
-            "timerangestart": slice_start,
-            "attempts": headers.get(ATTEMPTS_HEADER),
+            "body": message.body,
+            "timerangestart": slice_of_message(message),
+            "attempts": attempts_of(message) or None,
             "priority": mail.priority,
             "redelivered": mail.redelivered,
             "deadlettered": mail.dead_lettered,
@@ -263,6 +284,7 @@ def _stretch_of(row: Row) -> Stretch:
         name = SubQueueName("", row["subqueue"])
     return Stretch(
         name,
+        row["subqueue"],
         row["stretch"],
         row["owner"],
         gone_to=row["goneto"] or 0,

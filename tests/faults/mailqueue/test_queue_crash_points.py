@@ -152,8 +152,8 @@ def clean_marks(machine: QueueMachine, mishaps: Sequence[QueueMishap]) -> None:
 
 
 def held(machine: QueueMachine, number: int, mishaps: Sequence[QueueMishap]) -> None:
-    """A process has three mails of a sub-queue in hand, anchored, and its backlog has four more."""
-    enqueued(machine, *(None,) * 14)
+    """A process has three mails of each sub-queue in hand, anchored, and their backlogs have two more."""
+    enqueued(machine, *(None,) * 10)
     holds(machine, number, mishaps)
 
 
@@ -168,7 +168,7 @@ def holds(machine: QueueMachine, number: int, mishaps: Sequence[QueueMishap]) ->
         machine.by(number, some_seconds, mishaps)
 
 
-def set_aside(machine: QueueMachine, mishaps: Sequence[QueueMishap]) -> None:
+def fill_backlogs(machine: QueueMachine, mishaps: Sequence[QueueMishap]) -> None:
     held(machine, 0, mishaps)
 
 
@@ -202,7 +202,7 @@ def return_backlogs(machine: QueueMachine, mishaps: Sequence[QueueMishap]) -> No
 
 
 OF_BACKLOGS: Final[tuple[Story, ...]] = (
-    set_aside,
+    fill_backlogs,
     fetch,
     settle_anchored,
     reject_anchored,
@@ -243,6 +243,8 @@ def reported(story: Story, mode: BlobsMode, *mishaps: QueueMishap) -> tuple[str,
         steps = machine.steps
         machine.a_size_is_honest()
         machine.all_is_well()
+        if backlogs:
+            machine.each_has_its_message()
         machine.all_ends_well()
     finally:
         machine.end()

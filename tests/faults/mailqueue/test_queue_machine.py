@@ -17,7 +17,7 @@ from mailmend.mailqueue.cleanup.cleaning import CleanupSettings, PlannedCleanup,
 from mailmend.mailqueue.cleanup.scan import Mark
 from mailmend.mailqueue.cleanup.writes import MENDED
 from mailmend.mailqueue.queue import OnRemoved
-from mailmend.mailqueue.rabbitmq.dequeue import UnackedMail
+from mailmend.mailqueue.rabbitmq.unacked import UnackedMail
 from mailmend.mailqueue.rules.blob_ids import BlobNaming, BlobsMode
 from mailmend.mailqueue.rules.cleanup import MarksRule, QueuePlace
 from mailmend.mailqueue.rules.mails import Listed, MailFilter

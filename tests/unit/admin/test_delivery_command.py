@@ -201,6 +201,28 @@ def test_the_limits_of_a_policy_file_hold(shell: QueueShell, relay: StoppingRela
     assert relay.most == {"example.org": 2}
 
 
+@pytest.mark.parametrize(
+    ("options", "most"),
+    [
+        ((), 20),
+        (("--concurrency", "10"), 5),
+        (("--concurrency", "1"), 1),
+        (("--domain-concurrency", "7"), 7),
+        (("--domain-concurrency", "0"), 30),
+    ],
+    ids=["20", "half of all", "one", "as typed", "no limit"],
+)
+def test_without_a_policy_a_domain_has_its_share_of_the_attempts(
+    shell: QueueShell, relay: StoppingRelay, options: Sequence[str], most: int
+) -> None:
+    for number in range(30):
+        shell.put(str(number), recipients=("bob@example.org",))
+    relay.wanted = 30
+    ended = served(shell, *HOP, *options)
+    assert ended.code == 0, ended.err
+    assert relay.most == {"example.org": most}
+
+
 def test_a_policy_file_is_read_again_all_or_nothing(shell: QueueShell, relay: StoppingRelay, tmp_path: Path) -> None:
     """One domain is suspended; a file that is broken or needs a new start changes nothing, a right one lets it go."""
     file = tmp_path / "policies.yaml"

@@ -115,9 +115,7 @@ async def test_jammed_mails_come_once_and_the_oldest_first_when_they_move_again(
     assert not twin.blobs.ids
 
 
-async def test_neither_content_nor_row_of_a_mail_that_is_set_aside_is_read(
-    twin: TwinQueue, queue: RabbitMailQueue
-) -> None:
+async def test_neither_content_nor_row_of_a_mail_in_a_backlog_is_read(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     await enqueued(queue, *jammed(100))
     reads = Strike(lambda call: call.verb is BlobVerb.GET)
     twin.blobs.store.surround = reads
@@ -126,9 +124,7 @@ async def test_neither_content_nor_row_of_a_mail_that_is_set_aside_is_read(
     assert len(reads.struck) == 2 * JAMMED_IN_HAND
 
 
-async def test_mails_that_are_set_aside_are_listed_and_counted_as_before(
-    twin: TwinQueue, queue: RabbitMailQueue
-) -> None:
+async def test_mails_in_a_backlog_are_listed_and_counted_as_before(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     await enqueued(queue, *jammed(60))
     async with holding(twin, queue) as holder:
         await holder.has()
@@ -136,9 +132,7 @@ async def test_mails_that_are_set_aside_are_listed_and_counted_as_before(
         assert (await queue.size()).mails == 60
 
 
-async def test_a_mail_that_is_deleted_while_it_is_set_aside_never_comes(
-    twin: TwinQueue, queue: RabbitMailQueue
-) -> None:
+async def test_a_mail_that_is_deleted_in_a_backlog_never_comes(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     await enqueued(queue, *jammed(60))
     async with holding(twin, queue) as holder:
         await holder.has()
@@ -258,7 +252,7 @@ async def test_a_keyspace_without_the_tables_has_the_mails_as_the_broker_has_the
 
 
 async def test_each_level_comes_by_its_priority(twin: TwinQueue, queue: RabbitMailQueue) -> None:
-    """A mail that is set aside keeps it."""
+    """A mail in a backlog keeps it."""
     for name in jammed(40):
         await queue.enqueue(mail(name), CONTENT, priority=9)
     async with holding(twin, queue) as holder:

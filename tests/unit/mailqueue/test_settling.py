@@ -11,8 +11,8 @@ import pytest
 from mailmend.mailqueue.broker import ATTEMPTS_HEADER, Message
 from mailmend.mailqueue.codec import payload_of
 from mailmend.mailqueue.metrics import QueueCount
-from mailmend.mailqueue.rabbitmq.dequeue import REQUEUE_PAUSE, UnackedMail
 from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue
+from mailmend.mailqueue.rabbitmq.unacked import REQUEUE_PAUSE, UnackedMail
 from mailmend.mailqueue.rules.mails import Whereabouts
 from mailmend.model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS, OwnTables
 from mailmend.model.durations import RETRY

@@ -215,9 +215,9 @@ def expiring(table: Table, seconds: int) -> Table:
     return replace(table, options={**table.options, "default_time_to_live": str(seconds)})
 
 
-def test_all_seven_are_found_with_their_times_to_live() -> None:
+def test_all_are_found_with_their_times_to_live() -> None:
     found = queue_tables_of(LIVE, "mail")
-    assert (found.due, found.tallies, found.state) == (True, True, True)
+    assert (found.due, found.tallies, found.state, found.backlogs) == (True, True, True, True)
     assert found.row_ttl_seconds == time_to_live(ENQUEUED_MAILS)
     assert found.mark_ttl_seconds == time_to_live(DELETED_MAILS)
     assert found.marks_outlive_rows
@@ -229,11 +229,13 @@ def test_where_rows_live_for_ever_james_enqueues_too() -> None:
     assert queue_tables_of(live(*for_ever, *OWN_QUEUE_TABLES), "mail").shared
 
 
-@given(due=st.booleans(), tallies=st.booleans(), state=st.booleans())
-def test_each_of_ours_is_reported_by_itself(*, due: bool, tallies: bool, state: bool) -> None:
-    there = [table for table, kept in zip(OWN_QUEUE_TABLES, (due, tallies, state), strict=True) if kept]
+@given(kept=st.tuples(*[st.booleans()] * len(OWN_QUEUE_TABLES)))
+def test_each_of_ours_is_reported_by_itself(kept: tuple[bool, ...]) -> None:
+    """Backlogs need both of their tables."""
+    there = [table for table, is_kept in zip(OWN_QUEUE_TABLES, kept, strict=True) if is_kept]
     found = queue_tables_of(live(*JAMES_QUEUE_TABLES, *there), "mail")
-    assert (found.due, found.tallies, found.state) == (due, tallies, state)
+    due, tallies, state, *backlogs = kept
+    assert (found.due, found.tallies, found.state, found.backlogs) == (due, tallies, state, all(backlogs))
 
 
 @pytest.mark.parametrize("gone", JAMES_QUEUE_TABLES, ids=lambda table: table.spelling)
@@ -276,9 +278,8 @@ def test_somebody_s_own_column_stands_in_nobody_s_way() -> None:
 def test_marks_must_outlive_the_rows_that_they_hide(rows: int, marks: int, *, safe: bool) -> None:
     tables = expiring(ENQUEUED_MAILS, rows), expiring(DELETED_MAILS, marks), *JAMES_QUEUE_TABLES[2:]
     found = queue_tables_of(live(*tables), "mail")
-    assert found == OwnTables(
-        due=False, tallies=False, state=False, row_ttl_seconds=rows, mark_ttl_seconds=marks, shared=not rows
-    )
+    ours = OwnTables(due=False, tallies=False, state=False, backlogs=False)
+    assert found == replace(ours, row_ttl_seconds=rows, mark_ttl_seconds=marks, shared=not rows)
     assert found.marks_outlive_rows is safe
 
 
@@ -286,7 +287,7 @@ def test_the_queue_that_james_made_is_whole_and_lets_nothing_expire() -> None:
     text = JAMES_QUEUE.read_text(encoding="utf-8")
     tables = [one.statement.table for one in parse(text) if isinstance(one.statement, CreateTable)]
     found = queue_tables_of(Schema((), tuple(tables)), "apache_james")
-    assert found == OwnTables(due=False, tallies=False, state=False, shared=True)
+    assert found == OwnTables(due=False, tallies=False, state=False, backlogs=False, shared=True)
     assert found.marks_outlive_rows
 
 
@@ -298,7 +299,7 @@ def seconds(table: Table) -> int:
     return int(ttl_of(table).total_seconds())
 
 
-def test_all_seven_belong_to_the_schema() -> None:
+def test_all_belong_to_the_schema() -> None:
     assert SCHEMA.tables[-len(QUEUE_TABLES) :] == QUEUE_TABLES
 
 

@@ -215,14 +215,16 @@ def test_a_james_without_a_queue_learns_what_the_queue_costs() -> None:
     assert MAIL_QUEUE in due_migrations(live)
     assert words(reading_of(MAIL_QUEUE, live).partition(" CREATE TABLE")[0]) == words(
         """
-        2026-11-21 mail-queue: Mails of the queue can be delayed, and are counted without reading them all; where this
-        James has no queue in Cassandra, its four tables come too. James neither lists nor touches dueMails,
-        sliceTallies and queueState. Its own four stay as they are where they are there, and nothing in them expires;
-        made here their rows do, so mailmend queue sweep must run.
+        2026-11-21 mail-queue: Mails of the queue can be delayed, and are counted without reading them all; a sub-queue
+        that does not move holds up no other; where this James has no queue in Cassandra, its four tables come too.
+        James neither lists nor touches dueMails, sliceTallies, queueState, backlogs and backlogMails. Its own four stay
+        as they are where they are there, and nothing in them expires; made here their rows do, so mailmend queue sweep
+        must run.
         """
     )
     assert MAIL_QUEUE.undo == (
-        "Run mailmend queue flush, then drop dueMails, sliceTallies and queueState: the queue goes on without delays."
+        "Run mailmend queue flush, then drop dueMails, sliceTallies, queueState, backlogs and backlogMails: "
+        "the queue goes on without delays and backlogs."
     )
 
 

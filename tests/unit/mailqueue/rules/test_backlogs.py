@@ -77,11 +77,12 @@ def test_a_backlog_is_asked_for_mails_once_half_of_the_share_has_left() -> None:
     assert wanted[-1] == 57
 
 
-def test_sub_queues_without_a_mail_in_hand_take_turns() -> None:
+def test_backlogs_take_turns() -> None:
     windows = Windows(ROOM)
     windows.begin_backlog(JAMMED)
     windows.begin_backlog(FREE)
-    assert [next(windows.without_mail()) for _ in range(3)] == [JAMMED, FREE, JAMMED]
+    assert [windows.next_backlog() for _ in range(3)] == [JAMMED, FREE, JAMMED]
+    assert Windows(ROOM).next_backlog() is None
 
 
 @given(st.lists(st.tuples(st.sampled_from(["take", "leave", "begin", "end"]), NAMES), max_size=60), st.integers(1, 9))

@@ -130,10 +130,10 @@ def test_the_queue_and_the_ledger_are_known_by_name() -> None:
     assert queue.deleted == {"deletedmailsv2", "enqueuedmailsv4"}
     assert queue.conditional == queue.updated == {"browsestart", "contentstart"}
     ours = known_of(Schema((), (Table("sliceTallies", KEY),)))
-    assert ours.updated == {"slicetallies", "queuestate", "duemails"}
-    assert ours.conditional == {"queuestate", "duemails"}
+    assert ours.updated == {"slicetallies", "queuestate", "duemails", "backlogs"}
+    assert ours.conditional == {"queuestate", "duemails", "backlogs"}
     assert ours.stamped == {"slicetallies"}
-    assert ours.deleted == {"duemails", "slicetallies"}
+    assert ours.deleted == {"duemails", "slicetallies", "backlogs", "backlogmails"}
     ledger = known_of(Schema((), LEDGER_TABLES))
     assert ledger.deleted == {"repair_lag"}
     assert ledger.stamped == {"repair_finding"}

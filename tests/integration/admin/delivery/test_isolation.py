@@ -1,0 +1,68 @@
+"""A sub-queue that may not go holds up no other, on a real Cassandra, RabbitMQ and object store.
+
+A mail behind 200 suspended ones went out after 261 seconds where a server had 20 of them in hand (docs/adr/0081).
+"""
+
+import signal
+import subprocess
+from collections.abc import Callable
+
+import pytest
+
+from mailmend.model.catalog.mail_queue import BACKLOG_MAILS
+from mailmend.model.operations import Scan
+from tests.support.patience import PATIENCE_SECONDS
+from tests.support.real_queue import LETTER, RealQueue, until
+from tests.support.smtp_sink import SmtpSink
+
+pytestmark = [pytest.mark.cassandra, pytest.mark.broker, pytest.mark.object_store]
+
+JAMMED = 200
+FEW = ("--prefetch", "20")
+
+
+def put(queue: RealQueue, recipient: str, count: int = 1) -> None:
+    file = queue.line.home / "letter.eml"
+    file.write_bytes(LETTER)
+    ended = queue("enqueue", *[str(file)] * count, "--recipient", recipient)
+    assert ended.code == 0, ended.err
+
+
+def in_backlogs(queue: RealQueue) -> int:
+    return len(list(queue.keyspace.scan(Scan(BACKLOG_MAILS, ("place",)))))
+
+
+def delivered(sink: SmtpSink) -> list[str]:
+    """To whom, in order."""
+    return [mail.recipients[0].split()[1] for mail in sink.mails]
+
+
+def test_a_mail_behind_many_suspended_ones_goes_out_and_no_kill_loses_or_doubles_any(
+    queue: RealQueue, sinks: Callable[..., SmtpSink], serving: Callable[..., "subprocess.Popen[str]"]
+) -> None:
+    """Given a server that is killed while it holds some of them, and another one that goes on."""
+    sink = sinks()
+    why = ("--why", "they throttle us", "--json")
+    suspended = queue.line("suspend", "add", "spool", "--domain", "jam.example", "--for", "1h", *why)
+    put(queue, "bob@jam.example", JAMMED)
+    put(queue, "ann@free.example")
+
+    killed = serving(sink, *FEW)
+    until(lambda: delivered(sink) == ["TO:<ann@free.example>"])
+    until(lambda: in_backlogs(queue) > JAMMED // 2)
+    until(lambda: queue("size", "--json").json["mails"] == JAMMED)
+    killed.send_signal(signal.SIGKILL)
+    killed.communicate(timeout=PATIENCE_SECONDS)
+
+    put(queue, "cy@free.example")
+    server = serving(sink, *FEW, "--suspensions-every", "1s")
+    until(lambda: len(sink.mails) == 2)
+    assert queue.line("suspend", "remove", "spool", suspended.json["suspension"]["id"]).code == 0
+    until(lambda: len(sink.mails) == JAMMED + 2)
+    server.send_signal(signal.SIGTERM)
+    said = server.communicate(timeout=PATIENCE_SECONDS)[1]
+
+    assert server.returncode == 0, said
+    assert delivered(sink).count("TO:<bob@jam.example>") == JAMMED
+    assert queue.names() == []
+    assert in_backlogs(queue) == 0
