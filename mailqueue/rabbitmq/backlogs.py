@@ -417,10 +417,6 @@ class ConsumerBacklogs:
             _LOG.warning("backlogs are left to others only after a while", extra=fields)
 
     async def _take_over(self, listed: Stretch) -> None:
-        """Take it, unless its owner is there after all: a list is some pages, read one by one."""
-        is_doubtful = listed.id in self._doubtful
-        if listed.owner and not is_doubtful and await self._tables.is_there(listed.owner):
-            return
         self._doubtful.add(listed.id)
         is_taken = await self._tables.take_over(listed, self._owner)
         self._doubtful.discard(listed.id)

@@ -448,9 +448,9 @@ async def _comes_again(first: UnackedMail, delivery: Delivery) -> bool:
     A publish that was repeated, or a connection that was lost, brings a mail twice; its consumer need not work twice
     for that. A copy of the same try as one that is delayed by now is not needed; a later try is.
 
-    However long that takes: until then the copy takes one of its own consumer's `prefetch`, for the
-    worse is a mail that is sent twice. It holds up no consumer for ever, as the first is settled or
-    goes back with its consumer.
+    However long that takes: until then the copy takes one of its own consumer's `prefetch` where no
+    backlogs are kept, for the worse is a mail that is sent twice. It holds up no consumer for ever,
+    as the first is settled or goes back with its consumer.
     """
     await first.settled.wait()
     return first.is_delayed and attempts_of(delivery.message) == first.attempts

@@ -1,10 +1,9 @@
 """Backlogs that no consumer takes mails from go back to the broker.
 
 A consumer that keeps backlogs takes over what another one has left, within seconds. Where none is
-there any more, as
-another kind of consumer works or another program, the mails would wait for ever: so after a while
-they are published again. Each row goes after its message was confirmed; a crash between the two
-publishes it twice, and the mark of the first copy drops the second.
+there any more, as another kind of consumer works or another program, the mails would wait for ever:
+so after a while they are published again. Each row goes after its message was confirmed; a crash
+between the two publishes it twice, and the mark of the first copy drops the second.
 """
 
 from collections.abc import Sequence

@@ -5,17 +5,15 @@ deletions and sweeps know it. What its broker had of it, the message, is a row o
 from then on.
 
 Each process that takes mails writes stretches of its own, one for each sub-queue. A row's place in
-its stretch is the
-time when it was put, in microseconds, and greater than those before: it is the row's write time
-too. So no two processes write into one stretch, and no removal hides a later row, whatever clocks
-say.
+its stretch is the time when it was put, in microseconds, and greater than those before: it is the
+row's write time too. So no two processes write into one stretch, and no removal hides a later row,
+whatever clocks say.
 
 `backlogs` lists the stretches of a queue and who owns each: at first its writer. An owner has a row
 that expires unless it is renewed (`SEEN_FOR`). A stretch whose owner has none is taken over by a
-conditional write. A process that is slow
-may still write into a stretch that was taken over, so it reads the owner after it has written rows:
-either it sees the new owner, and puts the rows again, or the new owner began to read after the rows
-were there.
+conditional write. A process that is slow may still write into a stretch that was taken over, so it
+reads the owner after it has written rows: either it sees the new owner, and puts the rows again, or
+the new owner began to read after the rows were there.
 """
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -153,12 +151,14 @@ class BacklogTables:
         await self._retries.write(self._tables, Put(BACKLOGS, {**key, "owner": owner}, at=1))
         return stretch
 
-    async def is_there(self, owner: UUID) -> bool:
-        """Whether this owner has shown a sign that has not expired."""
-        return bool(await self._tables.read(Read(BACKLOGS, self._key(_OWNERS, owner))))
-
     async def take_over(self, stretch: Stretch, owner: UUID) -> bool:
-        """Have this owner in place of the one that is gone; whether no other was faster."""
+        """Have this owner in place of the one that is gone; whether no other was faster.
+
+        A list is read page by page, and its owners before its stretches: so the owner is looked for
+        once more.
+        """
+        if stretch.owner not in {None, owner} and await self._is_there(stretch.owner):
+            return False
         key = self._list_key(stretch)
         change = ChangeIf(BACKLOGS, key, {"owner": stretch.owner}, assign={"owner": owner})
         try:
@@ -240,6 +240,10 @@ class BacklogTables:
             key = (self._queue, stretch.id, place)
             writes.append(Remove(BACKLOG_MAILS, key, at=self._stamp_after(place), joinable=True))
         return await self._retries.write_all(self._tables, writes)
+
+    async def _is_there(self, owner: UUID) -> bool:
+        """Whether this owner has shown a sign that has not expired."""
+        return bool(await self._tables.read(Read(BACKLOGS, self._key(_OWNERS, owner))))
 
     async def _owner(self, stretch: Stretch, level: Level) -> UUID | None:
         seen = await self._tables.read(Read(BACKLOGS, self._list_key(stretch), level))

@@ -12,7 +12,7 @@ from mailmend.mailqueue.rabbitmq.backlogs import KEPT_EMPTY_FOR
 from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from mailmend.mailqueue.rabbitmq.reconcile import tables_side
 from mailmend.mailqueue.rabbitmq.return_backlogs import ABANDONED_AFTER
-from mailmend.mailqueue.rabbitmq.view.backlog_tables import SEEN_FOR
+from mailmend.mailqueue.rabbitmq.view.backlog_tables import SEEN_FOR, BacklogTables
 from mailmend.mailqueue.rules.backlogs import SubQueueName
 from mailmend.mailqueue.rules.mails import MailFilter, QueuedMail
 from mailmend.model.catalog.mail_queue import BACKLOG_MAILS, BACKLOGS, OwnTables
@@ -165,6 +165,19 @@ async def test_another_process_goes_on_a_while_after_one_was_killed(twin: TwinQu
         await twin.clock.pause(2 * SEEN_FOR.total_seconds())
         assert await other.has()
         assert sorted(await other.drained()) == jammed(60)
+
+
+async def test_the_stretch_of_a_process_that_is_there_is_not_taken_over(
+    twin: TwinQueue, queue: RabbitMailQueue
+) -> None:
+    """Also where a list that was read before did not name it."""
+    await enqueued(queue, *jammed(60))
+    async with holding(twin, queue) as holder:
+        await holder.has()
+        tables = BacklogTables(twin.tables, twin.clock, QUEUE)
+        (stretch, *_), _ = await tables.stretches()
+        assert not await tables.take_over(stretch, twin.clock.random_uuid())
+        assert await queue.return_backlogs() == 0
 
 
 async def test_two_processes_take_each_mail_once(twin: TwinQueue, queue: RabbitMailQueue) -> None:
