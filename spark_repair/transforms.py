@@ -105,7 +105,10 @@ def _of(transform: Transform, cell: Expression) -> Expression:  # noqa: PLR0911 
 
 
 def _of_json(transform: JsonCell, cell: Expression) -> Expression:
-    """Python reads the documents: Spark's functions find other texts, and take what is not JSON."""
+    """Python reads the documents: Spark's functions find other texts, and take what is not JSON.
+
+    Spark 4 is told not to infer from our type hints, which it cannot read, how it calls the function.
+    """
 
     def text_of(document: str | None) -> str | None:
         if document is None:
@@ -113,7 +116,7 @@ def _of_json(transform: JsonCell, cell: Expression) -> Expression:
         found: str | None = transform.of(document)
         return found
 
-    return sf.udf(text_of, "string")(cell)
+    return sf.udf(text_of, "string", useArrow=False)(cell)
 
 
 def _each_of_json(transform: ElementCell, elements: Expression) -> Expression:
@@ -124,7 +127,7 @@ def _each_of_json(transform: ElementCell, elements: Expression) -> Expression:
             return None
         return [transform.of_element(document, None) for document in documents]
 
-    return sf.udf(texts_of, "array<string>")(elements)
+    return sf.udf(texts_of, "array<string>", useArrow=False)(elements)
 
 
 def _joined(texts: Iterable[Expression], separator: str) -> Expression:

@@ -28,8 +28,9 @@ def uv() -> str:
 
 
 def wheel_in(folder: Path) -> Path:
-    """Build the wheel of the checkout in a folder."""
-    subprocess.run([uv(), "build", "--quiet", "--wheel", "--out-dir", str(folder), str(CHECKOUT)], check=True)
+    """Build the wheel of the checkout in a folder; also where the tests run beside links to the checkout's files."""
+    checkout = (CHECKOUT / "pyproject.toml").resolve().parent
+    subprocess.run([uv(), "build", "--quiet", "--wheel", "--out-dir", str(folder), str(checkout)], check=True)
     (wheel,) = folder.glob("*.whl")
     return wheel
 

@@ -29,6 +29,7 @@ from tests.bench.queue_past import WINDOW, Past
 from tests.support.brokers import Broker
 from tests.support.checkout import CHECKOUT
 from tests.support.commands import command_line, contact_of
+from tests.support.installed import HAS_UV, wheel_in
 from tests.support.james import load_james
 from tests.support.keyspaces import dropped
 from tests.support.object_stores import S3
@@ -37,7 +38,6 @@ from tests.support.s3_twin import s3_twin
 from tests.support.servers import CassandraServer
 from tests.support.spark_cluster import HOME, SparkCluster, bare_python, small_environment, spark_cluster
 
-UV = CHECKOUT / ".uv" / "bin" / "uv"
 QUICK = ("--no-writers", "--delay", "0s", "--json")
 JSON_LOG = ("--log-level", "info", "--log-format", "json")
 # The first compiler only, in JVMs of a short life.
@@ -53,7 +53,7 @@ LOST = {"LOST_CONTENT": 18}
 LEAKS = {"LEAK": 83}
 
 pytestmark = [pytest.mark.cassandra, pytest.mark.spark]
-needs_uv = pytest.mark.skipif(not (UV.exists() or shutil.which("uv")), reason="needs uv, which `make` installs")
+needs_uv = pytest.mark.skipif(not HAS_UV, reason="needs uv, which `make` installs")
 
 
 @pytest.fixture(scope="module")
@@ -71,10 +71,7 @@ def cluster(cassandra: CassandraServer) -> Iterator[CassandraCluster]:
 @pytest.fixture(scope="module")
 def zipped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("dist")
-    uv = str(UV) if UV.exists() else "uv"
-    subprocess.run([uv, "build", "--quiet", "--wheel", "--out-dir", str(folder), str(CHECKOUT)], check=True)
-    (wheel,) = folder.glob("*.whl")
-    return wheel.rename(folder / "mailmend.zip")
+    return wheel_in(folder).rename(folder / "mailmend.zip")
 
 
 @pytest.fixture
