@@ -107,7 +107,7 @@ def _of(transform: Transform, cell: Expression) -> Expression:  # noqa: PLR0911 
 def _of_json(transform: JsonCell, cell: Expression) -> Expression:
     """Python reads the documents: Spark's functions find other texts, and take what is not JSON.
 
-    Spark 4 is told not to infer from our type hints, which it cannot read, how it calls the function.
+    Spark 4 is told how it calls the function: it cannot read our type hints.
     """
 
     def text_of(document: str | None) -> str | None:

@@ -145,6 +145,11 @@ _FAILED_MAIL: Final = JsonForm(
     about="A mail that could not be changed; the same call again goes on with it.",
     answers={"id": JsonField(str, "", "enqueue_id"), "why": JsonField(str)},
 )
+LEFT_ENTRY: Final = JsonForm(
+    body="LeftEntryBody",
+    about="A recipient that was left alone, as its attempt was under way.",
+    answers={"id": JsonField(str, "", "id", str), "recipient": JsonField(str)},
+)
 CHANGED_ENTRIES: Final = JsonForm(
     body="ChangedAnswer",
     about="What became of the recipients that were selected.",
@@ -153,13 +158,13 @@ CHANGED_ENTRIES: Final = JsonForm(
         "changed": JsonField(int, attribute=None),
         "would_change": JsonField(int | None, attribute=None),
         "mails": JsonField(int),
-        "active": JsonField(int, "Left alone: a server has them, or they are on their way to one."),
-        "after_attempt": JsonField(
-            int,
-            "Of how many of these it was ordered for after their attempts.",
-            None,
-        ),
+        "active": JsonField(int, "A server has them, or they are on their way to one."),
+        "ordered": JsonField(int, "Of how many of these a server is yet to answer.", None),
+        "would_order": JsonField(int | None, attribute=None),
+        "after_attempt": JsonField(int, "How many active ones have an order for after attempts.", None),
         "would_follow_attempt": JsonField(int | None, attribute=None),
+        "left": JsonField(int, "How many were left alone, as their attempts were under way.", None),
+        "left_entries": JsonField(LEFT_ENTRY, "The first of them.", None, many=True),
         "until": JsonField(datetime | None, "", "change.until"),
         "failed": JsonField(_FAILED_MAIL, many=True),
         "kept": JsonField(

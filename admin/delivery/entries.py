@@ -104,7 +104,7 @@ async def with_intents(
         if orders and await orders.intents.are_there(queue):
             known = await orders.intents.of_all(queue, mails)
     except AccessDenied as error:
-        caller.remark(f"Orders for the end of attempts are not shown: {error.what}")
+        caller.remark(f"Orders of active recipients are not shown: {error.what}")
     entries = list[QueuedEntry]()
     for entry in found:
         if entry.state is not EntryState.ACTIVE:
@@ -253,16 +253,16 @@ def _entry_row(queued: QueuedEntry, now: datetime) -> tuple[str, ...]:
 def _said(queued: QueuedEntry) -> str:
     order = queued.entry.order
     if queued.after_attempt:
-        return intent_text(queued.after_attempt)
+        return f"ordered: {intent_text(queued.after_attempt)}"
     if order:
         return f"{CHANGED_TEXTS[order.action]} by {order.owner}: {order.reason}"
     return queued.entry.reply
 
 
 def intent_text(change: EntryChange) -> str:
-    """What is to follow an attempt."""
+    """What is ordered of an active recipient."""
     until = f" until {shown(change.until)}" if change.until else ""
-    return f"{CHANGED_TEXTS[change.action]}{until} after this attempt, by {change.owner}: {change.reason}"
+    return f"{CHANGED_TEXTS[change.action]}{until}, by {change.owner}: {change.reason}"
 
 
 def _group_row(by: Sequence[EntryField], group: EntryGroup) -> tuple[str, ...]:

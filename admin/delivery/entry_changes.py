@@ -1,7 +1,8 @@
 """Recipients on their way out: held, released, retried, deferred, bounced, deleted.
 
-Only what is held or deferred is changed: an active one is with a server, or on its way to one. What is to follow
-once its attempt has ended may be ordered, and its server does it then.
+What is held or deferred is changed in its queue. An active one is with a server, or on its way to
+one: the change is ordered of it, and its server carries the order out before an attempt. Where an
+attempt is under way, the recipient is left alone, unless it is ordered for after the attempt.
 """
 
 from collections.abc import Sequence
@@ -12,8 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from mailmend.admin.delivery.answers import CHANGED_ENTRIES, ENTRY
-from mailmend.admin.delivery.connections import made_orders
+from mailmend.admin.delivery.active_entries import ActiveEntries, LeftEntry
+from mailmend.admin.delivery.answers import CHANGED_ENTRIES, ENTRY, LEFT_ENTRY
 from mailmend.admin.delivery.entries import CHANGED_TEXTS, entries_grid
 from mailmend.admin.delivery.options import CRITERIA, READS_LEDGER, WHICH_RECIPIENTS, EntrySelection
 from mailmend.admin.frame.caller import Caller
@@ -22,7 +23,7 @@ from mailmend.admin.frame.command import Command
 from mailmend.admin.frame.document import Document, Part
 from mailmend.admin.frame.kinds import Duration
 from mailmend.admin.frame.options import flag, option
-from mailmend.admin.frame.values import NOTHING_WRITTEN, shown
+from mailmend.admin.frame.values import NOTHING_WRITTEN, printable, shown
 from mailmend.admin.queue.connections import QueueConnections, with_queues
 from mailmend.admin.queue.kept_mails import RemovedMailsFile, removed_mails_path
 from mailmend.admin.queue.options import DRY_RUN, QUEUE_ARGUMENT, YES, queue_settings, unless
@@ -31,7 +32,6 @@ from mailmend.admin.queue.request import DryRunRequest, confirm, queue_document
 from mailmend.delivery.mail.entries import (
     EntryAction,
     EntryChange,
-    EntryId,
     EntryState,
     QueuedEntry,
 )
@@ -50,7 +50,7 @@ class ChangeEntriesRequest(DryRunRequest):
         everything: every entry of the queue; then nothing is selected.
         why: for those who find them so, and for the sender of one that is bounced.
         lasts: of DEFER: how long.
-        after_attempt: whether it is ordered of active ones too, for when their attempts have ended.
+        after_attempt: whether it is to follow an attempt that is under way.
         no_keep: of what is bounced or deleted no copy is kept.
         yes: whether a person has agreed to that already.
     """
@@ -71,8 +71,9 @@ class ChangedEntries:
     Attributes:
         count: entries that were changed, or would be.
         mails: of how many mails.
-        active: entries that were selected, and left alone as a server may have them.
-        ordered: of how many of them it was ordered for after their attempts, or would be.
+        active: entries that were selected, and that a server may have.
+        ordered: of how many of them it was ordered, or would be, and no server has answered.
+        left: entries that were left alone, as their attempts were under way.
         listed: the first entries that would be changed, in a dry run.
         kept: the file of what was bounced or deleted; None without one.
         without_content: how many are kept without bytes, which were missing already.
@@ -84,6 +85,7 @@ class ChangedEntries:
     mails: int = 0
     active: int = 0
     ordered: int = 0
+    left: Sequence[LeftEntry] = ()
     listed: list[QueuedEntry] = field(default_factory=list)
     failed: tuple[FailedMail, ...] = ()
     kept: Path | None = None
@@ -163,7 +165,9 @@ async def entries_changed(
             seen = await one_pass().carried_out(queue, dry_run=True)
             what = f"{action.value.capitalize()} {seen.count:,} recipients of {request.queue}"
             if seen.ordered:
-                what += f", and {seen.ordered:,} active ones after their attempts"
+                what += f", and {seen.ordered:,} active ones"
+            if request.after_attempt and seen.ordered:
+                what += ", if need be after their attempts"
             if request.no_keep:
                 what += ", without keeping them"
             confirm(f"{what}?", caller, yes=False)
@@ -197,7 +201,8 @@ class _Changing:
         self._keeps = change.action.is_final and not request.no_keep
         self._meant = dict[EnqueueId, Sequence[QueuedEntry]]()
         self._whole = dict[EnqueueId, Sequence[QueuedEntry]]()
-        self._ordered = set[EntryId]()
+        after_attempt = request.after_attempt
+        self._active = ActiveEntries(connections, caller, change, after_attempt=after_attempt)
 
     async def carried_out(self, queue: MailQueue, *, dry_run: bool) -> ChangedEntries:
         result = self._result
@@ -207,8 +212,7 @@ class _Changing:
             self._note(mail.queued.enqueue_id, self._meant)
 
         try:
-            if result.request.after_attempt:
-                await self._look_at_active(queue, dry_run=dry_run)
+            await self._look_at_active(queue, dry_run=dry_run)
             changed = await queue.change(self._change, dry_run=dry_run, on_change=keep, on_changed=changed_one)
             removed = await self._removed(queue, dry_run=dry_run)
             await self._look_at_active(queue, dry_run=dry_run)
@@ -218,12 +222,14 @@ class _Changing:
                 result.kept = self._file.path
                 self._caller.remark(f"Kept in {result.kept}")
         result.failed = (*changed.failed, *removed)
+        result.ordered = self._active.count
+        if not dry_run:
+            await self._hear_servers()
         return result
 
     async def _look_at_active(self, queue: MailQueue, *, dry_run: bool) -> None:
-        """Count what is active, and order of it what is to follow; what is bounced or deleted is kept before."""
+        """Count what is active, and order the change of it; what will end is kept before."""
         result = self._result
-        new = dict[EntryId, EntryChange]()
         result.active = 0
         async with aclosing(queue.browse(WAITING)) as mails:
             async for mail in mails:
@@ -232,17 +238,22 @@ class _Changing:
                     if entry.state is EntryState.ACTIVE and self._where.matches(entry):
                         active.append(entry)
                 result.active += len(active)
-                chosen = [entry for entry in active if entry.entry.id not in self._ordered]
-                if not chosen or not result.request.after_attempt:
+                chosen = await self._active.choose(active)
+                if not chosen:
                     continue
                 if self._keeps and not dry_run:
                     await self._keep_part(mail, chosen)
-                for entry in chosen:
-                    new[entry.entry.id] = result.change.after(entry.entry)
-                    self._ordered.add(entry.entry.id)
-        if new and not dry_run:
-            await made_orders(self._connections).intents.put(queue.name, new, result.change.at)
-        result.ordered = len(self._ordered)
+                await self._active.order(chosen, dry_run=dry_run)
+        await self._active.flush(dry_run=dry_run)
+
+    async def _hear_servers(self) -> None:
+        """Count what servers have carried out at once, and name what they left alone."""
+        result = self._result
+        answers = await self._active.answers()
+        result.ordered = answers.unanswered
+        result.left = answers.left
+        result.count += len(answers.heeded)
+        result.mails += len({entry.mail for entry in answers.heeded})
 
     def _change(self, mail: Listed) -> ChangedMail | None:
         change = self._result.change
@@ -301,56 +312,93 @@ def changed_document(result: ChangedEntries) -> Document:
     if change.until:
         what += f" until {shown(change.until)}"
     count = f"{result.count:,} recipients of {result.mails:,} mails in {request.queue}"
-    will = "will be, within a day,"
     body: list[Part] = []
     if request.dry_run:
-        will = "would be"
         if result.listed:
             body.append(entries_grid(f"Would be {what}", result.listed, change.at))
         body.append(f"{NOTHING_WRITTEN} Would be {what}: {count}.")
     else:
         body.append(f"{count}: {what}.")
     if result.ordered:
-        body.append(f"{result.ordered:,} are active: who is not delivered by the attempt {will} {what}.")
-    elif result.active:
-        body.append(f"{result.active:,} are active: with a server, or on their way to one. They were left alone.")
+        body.append(_ordered_text(result, what))
+    if result.left:
+        body.append(_left_text(result))
     if result.kept:
         body.append(f"To put them back: mailmend queue restore {result.kept}")
     hints = [f"not changed: {unremoved.enqueue_id}: {unremoved.why}" for unremoved in result.failed]
     return queue_document(result, CHANGED_ENTRIES.json(result, **_counts(result)), body, hints)
 
 
+def _ordered_text(result: ChangedEntries, what: str) -> str:
+    """What is to become of active recipients."""
+    will = "will be"
+    if result.request.dry_run:
+        will = "would be"
+    when = "before their next attempts; not those whose attempts are under way"
+    if result.request.after_attempt:
+        when = "before their next attempts, or after attempts that are under way and fail"
+    return f"{result.ordered:,} more are active, and {will} {what} {when}."
+
+
+def _left_text(result: ChangedEntries) -> str:
+    shown = [f"{left.id} {printable(left.recipient)}" for left in result.left[:_LEFT_SHOWN]]
+    if len(result.left) > _LEFT_SHOWN:
+        shown.append("...")
+    names = ", ".join(shown)
+    about = f"{len(result.left):,} were left alone, as their attempts were under way: {names}."
+    if result.change.action in {EntryAction.RELEASE, EntryAction.RETRY}:
+        return about
+    return f"{about} The same with --after-attempt changes those that are not delivered."
+
+
 def _counts(result: ChangedEntries) -> dict[str, Any]:
     """What was changed, or in a dry run would be."""
+    follow = 0
+    if result.request.after_attempt:
+        follow = result.ordered
+    left = [LEFT_ENTRY.json(entry) for entry in result.left[:LISTED_MAX]]
     if not result.request.dry_run:
         return {
             "changed": result.count,
             "would_change": None,
-            "after_attempt": result.ordered,
+            "ordered": result.ordered,
+            "would_order": None,
+            "after_attempt": follow,
             "would_follow_attempt": None,
+            "left": len(result.left),
+            "left_entries": left,
             "entries": None,
         }
     return {
         "changed": 0,
         "would_change": result.count,
+        "ordered": 0,
+        "would_order": result.ordered,
         "after_attempt": 0,
-        "would_follow_attempt": result.ordered,
+        "would_follow_attempt": follow,
+        "left": 0,
+        "left_entries": left,
         "entries": [ENTRY.json(entry) for entry in result.listed],
     }
 
 
-_CHANGE_ABOUT: Final = f"""{CRITERIA} What is active (a server has it, or it is on its way to one) is left alone, and
-    counted: look again when its attempt has ended."""
-_AFTER_ABOUT: Final = """With --after-attempt the change is ordered for active recipients too. If the attempt that is
-    under way, or comes next, ends within a day and does not deliver a recipient, the server changes the recipient then,
-    instead of trying again; a recipient that was delivered stays delivered. `list` shows the order. A later command on
-    the same recipient replaces it. With --json, `changed` is the number of recipients that were changed now,
-    `after_attempt` the number of recipients with an order."""
-_ALL: Final = flag("--all", "All of them: every recipient that is held or deferred.", "everything")
+_LEFT_SHOWN: Final = 10
+_CHANGE_ABOUT: Final = f"""{CRITERIA} What is held or deferred is changed at once. Of what is
+    active, the change is ordered: a server that has the recipient waiting carries the order out
+    within seconds, otherwise the server that takes its mail next, before any attempt. Only a
+    recipient whose attempt is under way is left alone, and named. The command waits some seconds
+    for the answers of servers."""
+_TAKEN_BACK: Final = f"""{CRITERIA} What is active is tried anyway, so it is left alone.
+    Where such a change was ordered of an active recipient, the order is taken back."""
+_AFTER_ABOUT: Final = """With --after-attempt the change is also ordered for recipients whose
+    attempts are under way: if the attempt does not deliver a recipient, the server changes the
+    recipient instead of trying again; a recipient that was delivered stays delivered. An order
+    holds for a week. `list` shows the order. A later command on the same recipient replaces it.
+    With --json, `changed` is the number of recipients that were changed now, `ordered` the number
+    of active ones that wait for a server, `left` the number that was left alone."""
+_ALL: Final = flag("--all", "All of them: every recipient of the queue.", "everything")
 _WHY: Final = option("--why", "Reason: shown to operators who find the mails so.", required=True, metavar="TEXT")
-_AFTER_ATTEMPT: Final = flag(
-    "--after-attempt", "Order the change for active recipients too: for the end of their attempts."
-)
+_AFTER_ATTEMPT: Final = flag("--after-attempt", "Order the change also for after attempts that are under way.")
 _NO_KEEP: Final = flag("--no-keep", "Do not keep the removed mails in a file.")
 _CHANGED: Final = "mailmend.admin.delivery.entry_changes:changed_document"
 _EXITS: Final = (
@@ -364,7 +412,7 @@ _ENDS: Final = queue_settings(blobs=unless("dry_run"), ledger=True)
 
 HOLD: Final = Command(
     name="hold",
-    summary="Hold deferred recipients until they are released; they do not expire.",
+    summary="Hold recipients until they are released; they do not expire.",
     about=f"""{_CHANGE_ABOUT} Mails that come later are not held: for those, `mailmend suspend`.
 
     {_AFTER_ABOUT}""",
@@ -382,7 +430,7 @@ HOLD: Final = Command(
 RELEASE: Final = Command(
     name="release",
     summary="Let held recipients be tried at once.",
-    about=_CHANGE_ABOUT,
+    about=_TAKEN_BACK,
     service="mailmend.admin.delivery.entry_changes:release",
     present=_CHANGED,
     options=(QUEUE_ARGUMENT, _ALL, DRY_RUN),
@@ -396,7 +444,7 @@ RELEASE: Final = Command(
 RETRY: Final = Command(
     name="retry",
     summary="Let deferred recipients be tried at once.",
-    about=f"{_CHANGE_ABOUT} What is held stays so.",
+    about=f"{_TAKEN_BACK} What is held stays so.",
     service="mailmend.admin.delivery.entry_changes:retry",
     present=_CHANGED,
     options=(QUEUE_ARGUMENT, _ALL, DRY_RUN),
@@ -408,7 +456,7 @@ RETRY: Final = Command(
 
 DEFER: Final = Command(
     name="defer",
-    summary="Let deferred recipients be tried later, or earlier, than their schedule says.",
+    summary="Let recipients be tried at a later time, or earlier, than their schedule says.",
     about=f"""{_CHANGE_ABOUT} What is held stays so. One that is too old by then is given up then; one whose mail names
     its own expiry is deferred no longer than that.
 
@@ -430,7 +478,7 @@ DEFER: Final = Command(
 
 BOUNCE: Final = Command(
     name="bounce",
-    summary="Give recipients up that are held or deferred, and tell their senders; asks, and keeps a copy.",
+    summary="Give recipients up, and tell their senders; asks, and keeps a copy.",
     about=f"""{_CHANGE_ABOUT} The next server that is free makes the reports, with --why as the reason: until then
     `list` shows them. `mailmend queue restore` puts back what is in the copy.
 
@@ -454,7 +502,7 @@ BOUNCE: Final = Command(
 
 DELETE: Final = Command(
     name="delete",
-    summary="Remove recipients that are held or deferred, without a report; asks, and keeps a copy.",
+    summary="Remove recipients without a report; asks, and keeps a copy.",
     about=f"""{_CHANGE_ABOUT} `mailmend queue restore` puts back what is in the copy.
 
     {_AFTER_ABOUT} The copy has all of these recipients, also the delivered ones.""",

@@ -57,6 +57,11 @@ class EntryStage(Enum):
             case _:
                 return EntryState.ACTIVE
 
+    @property
+    def is_attempted(self) -> bool:
+        """Whether an attempt is under way: nothing but its end changes the entry."""
+        return self in {EntryStage.DELIVERING, EntryStage.POST_DELIVERY}
+
 
 _RESTING: Final = frozenset({EntryStage.HOLD, EntryStage.DEFER, EntryStage.GONE})
 

@@ -12,17 +12,25 @@ from itertools import count
 from typing import Final
 from uuid import UUID
 
+from mailmend.delivery.ledger.intents import EntryIntent, IntentStage
 from mailmend.delivery.mail.attempts import JournalledAttempt
 from mailmend.delivery.mail.entries import (
     DeliveryEntry,
     EndedEntry,
+    EntryChange,
     EntryEnd,
+    EntryId,
     EntryStage,
     OutgoingMail,
 )
 from mailmend.delivery.mail.envelopes import mail_again, plain_attributes, with_bytes, without_notes
 from mailmend.delivery.mail.notices import RecipientNotice, ReportReader, StatusNotification
-from mailmend.delivery.mail.settling import MailSettlement
+from mailmend.delivery.mail.settling import (
+    MailSettlement,
+    RetrySchedule,
+    all_as_ordered,
+    as_ordered,
+)
 from mailmend.mailqueue.queue import Dequeued, MailQueue
 from mailmend.mailqueue.rules.mails import Mail
 from mailmend.model.durations import LOOK_AGAIN, BackOff
@@ -114,11 +122,42 @@ class HeldMail:
         entry = self.active[number] = self.active[number].moved(stage)
         return entry
 
+    def heed(self, changes: Mapping[int, EntryChange], schedule: RetrySchedule, now: datetime) -> None:
+        """Let entries that have ended, and would come again, end as it was ordered meanwhile."""
+        if not changes:
+            return
+        before = self.ended
+        self.ended = all_as_ordered(self.mail, before, changes, schedule, now)
+        for was, ended in zip(before, self.ended, strict=True):
+            if ended is not was:
+                log_ended(ended)
+
     def end(self, ended: EndedEntry) -> bool:
         """Take an entry's end down; whether it was the last one."""
         del self.active[ended.entry.id.number]
         self.ended.append(ended)
         return not self.active
+
+
+def as_intended(
+    mails: Iterable[HeldMail], intents: Mapping[EntryId, EntryIntent], now: datetime
+) -> tuple[Sequence[tuple[HeldMail, EndedEntry]], Mapping[EntryId, IntentStage]]:
+    """How entries that wait end by what was ordered of them, and answers to the orders."""
+    ends = list[tuple[HeldMail, EndedEntry]]()
+    answers = dict[EntryId, IntentStage]()
+    for held in mails:
+        for entry in held.active.values():
+            intent = intents.get(entry.id)
+            if intent is None or not intent.stage.is_in_force:
+                continue
+            answer = IntentStage.HEEDED
+            if entry.stage.is_attempted:
+                answer = IntentStage.LEFT
+            elif ended := as_ordered(held.mail, entry, intent.change, now):
+                ends.append((held, ended))
+            if intent.stage is not IntentStage.AFTER_ATTEMPT:
+                answers[entry.id] = answer
+    return ends, answers
 
 
 @dataclass(frozen=True, slots=True)

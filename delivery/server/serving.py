@@ -38,7 +38,7 @@ from mailmend.delivery.mail.entries import (
     EntryStage,
 )
 from mailmend.delivery.mail.envelopes import outgoing_of, sub_queue_of
-from mailmend.delivery.mail.settling import all_as_ordered, settlement_of, without_attempt
+from mailmend.delivery.mail.settling import settlement_of, without_attempt
 from mailmend.delivery.metrics import (
     delivery_samples,
     order_samples,
@@ -56,7 +56,7 @@ from mailmend.delivery.policy.sub_queues import UNKNOWN
 from mailmend.delivery.policy.turns import NO_WEIGHTS
 from mailmend.delivery.server.attempting import EntryAttempts, ReadyEntry
 from mailmend.delivery.server.explaining import EntryStanding, standings_of
-from mailmend.delivery.server.held_mails import HeldMail, MailDepartures, log_ended
+from mailmend.delivery.server.held_mails import HeldMail, MailDepartures, as_intended, log_ended
 from mailmend.delivery.server.hooks import DeliveryHooks
 from mailmend.delivery.server.journalling import AttemptJournal
 from mailmend.delivery.settings import DeliverySettings
@@ -135,6 +135,7 @@ class DeliveryServer:
                 clock=self.clock,
                 every=self.settings.suspensions_every,
                 wake=self._woken.set,
+                obey=self._obey,
             )
             hooks = replace(hooks, heed=self.orders.apply_hook_orders)
         self._work = EntryAttempts(
@@ -386,12 +387,25 @@ class DeliveryServer:
 
     def _end_waiting(self, held: HeldMail, end: EntryEnd, now: int) -> None:
         at = self._work.now()
-        for number, entry in list(held.active.items()):
-            if entry.stage in {EntryStage.DELIVERING, EntryStage.POST_DELIVERY}:
-                continue
-            if (ready := self._ready.pop(held.name_of(number), None)) and ready.counted:
-                self.engine.remove(ready.counted, now)
-            self._end(held, EndedEntry(entry, end, at, wait=held.away))
+        for entry in list(held.active.values()):
+            if not entry.stage.is_attempted:
+                self._end_unpicked(held, EndedEntry(entry, end, at, wait=held.away), now)
+
+    def _end_unpicked(self, held: HeldMail, ended: EndedEntry, now: int) -> None:
+        number = ended.entry.id.number
+        if (ready := self._ready.pop(held.name_of(number), None)) and ready.counted:
+            self.engine.remove(ready.counted, now)
+        self._end(held, ended)
+
+    async def _obey(self) -> None:
+        """Carry out what is ordered of entries that wait here."""
+        assert self.orders
+        mails = list(dict.fromkeys(held.mail.id for held in self._held.values()))
+        intents = await self.orders.found_intents(mails)
+        ended, answers = as_intended(list(self._held.values()), intents, self._work.now())
+        for held, entry in ended:
+            self._end_unpicked(held, entry, self._work.nanos())
+        await self.orders.answer_intents(answers)
 
     def _give_to_others(self, limits: SharedLimits, now: int) -> None:
         """Give back what waits for a limit that only other servers have a part of."""
@@ -440,15 +454,10 @@ class DeliveryServer:
         if shared:
             changes = await shared.intents_after(held.mail.id, held.ended)
         now = self._work.now()
-        if changes:
-            before = held.ended
-            held.ended = all_as_ordered(held.mail, held.ended, changes, schedule, now)
-            for ended in held.ended:
-                if ended not in before:
-                    log_ended(ended)
+        held.heed(changes, schedule, now)
         await self._departures.leave(held, settlement_of(held.mail, held.ended, schedule, now), now)
         if shared and changes:
-            await shared.forget_intents(held.mail.id, changes.keys() & {entry.entry.id.number for entry in held.ended})
+            await shared.close_intents(held.mail.id, held.ended, changes.keys())
         self._let_go(held.dequeued)
 
     async def _close(self) -> None:

@@ -9,15 +9,16 @@ This server obeys an order of a hook at once; the ledger keeps it for the other 
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
+from mailmend.delivery.ledger.intents import EntryIntent, IntentStage
 from mailmend.delivery.ledger.orders import SAID_FOR, LedgerOrders, OrderEvent, OrderRecord
-from mailmend.delivery.mail.entries import EndedEntry, EntryChange, EntryEnd
+from mailmend.delivery.mail.entries import EndedEntry, EntryChange, EntryEnd, EntryId
 from mailmend.delivery.mail.hooks import HookOrder, SuspendMails, order_of
 from mailmend.delivery.policy.counters import PolicyChanges
 from mailmend.delivery.policy.engine import PickupEngine
@@ -38,6 +39,9 @@ from mailmend.model.ports import Clock
 
 HOLDING_MAX: Final = 1_000
 """The maximum number of suspensions of hooks in a queue, and also of conditions; a further one is not taken."""
+
+_ENDED_BEFORE: Final = frozenset({EntryEnd.DELIVERED, EntryEnd.FAILED, EntryEnd.EXPIRED})
+"""Ends that an order does not change, unless they are what was ordered."""
 
 _LOG: Final = logging.getLogger("mailmend.delivery")
 
@@ -276,7 +280,8 @@ class SharedOrders:
         server: the name of this process, under which it says what it counts by.
         every: how long after a reading the next one begins.
         wake: called when others may be picked than before.
-        intended: whether anything may be ordered for after an attempt.
+        obey: called after a reading that found new orders of recipients.
+        intended: whether anything may be ordered of recipients.
         read_micros: when the ledger was last read, in microseconds since 1970; None: never.
     """
 
@@ -287,6 +292,7 @@ class SharedOrders:
     clock: Clock
     every: timedelta
     wake: Callable[[], None]
+    obey: Callable[[], Awaitable[None]]
     in_force: EngineOrders = field(init=False)
     intended: bool = False
     read_micros: int | None = None
@@ -295,6 +301,7 @@ class SharedOrders:
     _failing: set[str] = field(default_factory=set)
     _said: ServedPolicies | None = None
     _said_at: float = 0.0
+    _obeyed: int | None = None
 
     def __post_init__(self) -> None:
         self.in_force = EngineOrders(self.engine, self.clock)
@@ -320,13 +327,17 @@ class SharedOrders:
         read = dict[OrderKind, Sequence[Order]]()
         for kind in OrderKind:
             read[kind] = await self.ledger.of(kind, self.queue)
-        self.intended = await self.ledger.intents.are_there(self.queue)
+        latest = await self.ledger.intents.latest(self.queue)
+        self.intended = latest is not None
         has_changed = False
         for kind, orders in read.items():
             has_changed |= self.in_force.apply(kind, self._hooks.beside(orders, kind))
         self.read_micros = self.clock.micros()
         if has_changed:
             self.wake()
+        if latest is not None and latest != self._obeyed:
+            await self.obey()
+            self._obeyed = latest
 
     async def keep_current(self, stop: asyncio.Event) -> None:
         """Read the orders until a stop signal. After an error all orders stay as they were until the next reading."""
@@ -345,7 +356,7 @@ class SharedOrders:
         return bool(self._failing)
 
     async def intents_of(self, mail: EnqueueId) -> Mapping[int, EntryChange]:
-        """The changes of a mail's entries that are ordered for after their attempts, by number.
+        """The changes that are ordered of a mail's entries, by number.
 
         A ledger that cannot be read orders nothing.
         """
@@ -364,10 +375,37 @@ class SharedOrders:
             return {}
         return await self.intents_of(mail)
 
-    async def forget_intents(self, mail: EnqueueId, numbers: Iterable[int]) -> None:
-        """Remove changes that were carried out or came too late. Where this fails, they are void until they expire."""
+    async def found_intents(self, mails: Sequence[EnqueueId]) -> Mapping[EntryId, EntryIntent]:
+        """The changes that are ordered of many mails' entries.
+
+        Raises:
+            CannotReach: the ledger does not answer.
+        """
+        return await self.ledger.intents.find(self.queue, mails)
+
+    async def answer_intents(self, answers: Mapping[EntryId, IntentStage]) -> None:
+        """Say what became of orders. Where this fails, they stay as they are until they expire."""
         with suppress(MailmendError):
-            await self.ledger.intents.remove(self.queue, mail, numbers)
+            await self.ledger.intents.answer(self.queue, answers)
+
+    async def close_intents(self, mail: EnqueueId, ended: Iterable[EndedEntry], ordered: Collection[int]) -> None:
+        """Remove a mail's orders that were carried out, and say which ones came too late.
+
+        Where this fails, they are void until they expire.
+        """
+        carried_out = set[EntryId]()
+        left = dict[EntryId, IntentStage]()
+        for entry in ended:
+            number = entry.entry.id.number
+            if number not in ordered:
+                continue
+            if entry.end in _ENDED_BEFORE and not entry.changed:
+                left[EntryId(mail, number)] = IntentStage.LEFT
+            else:
+                carried_out.add(EntryId(mail, number))
+        with suppress(MailmendError):
+            await self.ledger.intents.remove(self.queue, carried_out)
+            await self.ledger.intents.answer(self.queue, left)
 
     async def leave(self) -> None:
         """Remove what this server counts by from the ledger. Where that fails, the row expires in a few minutes."""

@@ -167,7 +167,7 @@ DELIVERY_INTENT = Table(
         "number int",
         "action text, owner text, reason text, madeAt timestamp, untilAt timestamp",
     ),
-    comment="What is to follow once an attempt of a recipient has ended, and under the nil id whether there is any",
+    comment="Changes of active recipients that wait for a server, and under the nil id whether there are any",
 )
 DELIVERY_POLICIES = Table(
     "delivery_policies",

@@ -182,16 +182,14 @@ async def entry(
 
 
 class ChangeBody(StrictBody):
-    """Which recipients; what is active is left alone, unless it is said what is to follow its attempt."""
+    """Which recipients; the ones whose attempts are under way are left alone."""
 
     selection: SelectionBody = SelectionBody()
-    everything: Annotated[bool, Field(description="All that are held or deferred; then nothing is selected.")] = False
+    everything: Annotated[bool, Field(description="All of the queue, without a selection.")] = False
     dry_run: DryRun = False
 
 
-AfterAttempt = Annotated[
-    bool, Field(description="Order the change for active recipients too: for the end of their attempts.")
-]
+AfterAttempt = Annotated[bool, Field(description="Order it also for after attempts that are under way.")]
 
 
 class HoldBody(ChangeBody):
@@ -254,14 +252,15 @@ async def _changed(
             which=which,
             count=result.count,
             mails=result.mails,
-            after_attempt=result.ordered,
+            ordered=result.ordered,
+            left=len(result.left),
             failed=len(result.failed),
             kept=plain(result.kept),
         )
     return answered(changed_document(result))
 
 
-@ENTRIES.post("/entries/hold", responses=_CHANGES, summary="Hold deferred recipients")
+@ENTRIES.post("/entries/hold", responses=_CHANGES, summary="Hold recipients")
 async def hold(desk: ServerDesk, by: Operator, request: Request, given: HoldBody) -> Response:
     """Until they are released; they do not expire."""
     return await _changed(EntryAction.HOLD, desk, by, request, given, why=given.why, after_attempt=given.after_attempt)
@@ -279,7 +278,7 @@ async def retry(desk: ServerDesk, by: Operator, request: Request, given: ChangeB
     return await _changed(EntryAction.RETRY, desk, by, request, given)
 
 
-@ENTRIES.post("/entries/defer", responses=_CHANGES, summary="Let deferred recipients be tried later, or earlier")
+@ENTRIES.post("/entries/defer", responses=_CHANGES, summary="Let recipients be tried later, or earlier")
 async def defer(desk: ServerDesk, by: Operator, request: Request, given: DeferBody) -> Response:
     """Than their schedule says; one that is too old by then is given up then."""
     return await _changed(

@@ -181,7 +181,7 @@ def _queued_json(queued: QueuedEntry) -> dict[str, Any]:
 
 def _intended(change: EntryChange | None) -> Iterator[str]:
     if change:
-        yield f"If it is not delivered: {intent_text(change)}."
+        yield f"Ordered: {intent_text(change)}."
 
 
 def _rests(queued: QueuedEntry) -> str:

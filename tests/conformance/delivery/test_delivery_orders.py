@@ -11,8 +11,8 @@ import pytest
 from mailmend.cql.driver.asynchronous import AsyncKeyspace
 from mailmend.cql.driver.session import CassandraCluster, Keyspace
 from mailmend.cql.memory import MemoryTables
+from mailmend.delivery.ledger.intents import EntryIntent, IntentStage, LedgerIntents
 from mailmend.delivery.ledger.orders import (
-    LedgerIntents,
     LedgerOrders,
     LedgerPolicies,
     OrderEvent,
@@ -306,7 +306,7 @@ async def test_what_is_ordered_for_after_attempts_is_read_by_mail_until_it_is_re
     assert await ledger.of(queue, one) == {0: defer, 7: hold}
     both = {EntryId(one, 0): defer, EntryId(one, 7): hold, EntryId(two, 0): defer}
     assert await ledger.of_all(queue, [one, two]) == both
-    await ledger.remove(queue, one, [0])
+    await ledger.remove(queue, [EntryId(one, 0)])
     assert await ledger.of(queue, one) == {7: hold}
     assert await LedgerIntents(tables, "other").of(queue, one) == {}
     assert not await ledger.are_there(QueueName(f"{queue}2"))
@@ -326,12 +326,38 @@ async def test_what_is_ordered_for_after_attempts_is_in_force_and_removed_whatev
 
     await ledger.put(queue, {entry: delete}, now)
     outweighing = await ledger.of(queue, mail)
-    await ledger.remove(queue, mail, [0])
+    await ledger.remove(queue, [entry])
     removed = await ledger.of(queue, mail)
     await ledger.put(queue, {entry: delete}, now)
     again = await ledger.of(queue, mail)
 
     assert (outweighing, removed, again) == ({0: delete}, {}, {0: delete})
+
+
+async def test_answers_of_servers_are_read_and_hide_no_later_order(tables: AsyncTables, queue: QueueName) -> None:
+    """A left order is in force no more; where nobody waits for an answer, the row is removed."""
+    ledger, mail = LedgerIntents(tables, "mail"), EnqueueId(uuid4())
+    now = datetime.now(UTC).replace(microsecond=0)
+    hold = EntryChange(action=EntryAction.HOLD, at=now, owner="ann", reason="x")
+    entries = [EntryId(mail, number) for number in range(3)]
+    first, second, third = entries
+    await ledger.put(queue, {first: hold, second: hold}, now, IntentStage.ORDERED)
+    before = await ledger.latest(queue)
+    await ledger.put(queue, {third: hold}, now)
+    assert await ledger.latest(queue) != before
+
+    await ledger.answer(queue, {first: IntentStage.HEEDED, second: IntentStage.LEFT, third: IntentStage.LEFT})
+    found = await ledger.find(queue, [mail])
+    assert {entry.number: intent.stage for entry, intent in found.items()} == {
+        0: IntentStage.HEEDED,
+        1: IntentStage.LEFT,
+    }
+    assert await ledger.of(queue, mail) == {0: hold}
+
+    await ledger.put(queue, {second: hold}, datetime.now(UTC), IntentStage.ORDERED)
+    assert (await ledger.find(queue, [mail]))[second] == EntryIntent(hold, IntentStage.ORDERED)
+    await ledger.remove(queue, entries)
+    assert await ledger.find(queue, [mail]) == {}
 
 
 async def test_what_is_ordered_for_after_attempts_has_words_that_every_store_takes(

@@ -2,14 +2,18 @@
 
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mailmend.admin.delivery import serve as delivery
-from mailmend.delivery.ledger.orders import LedgerIntents
+from mailmend.delivery.ledger.intents import EntryIntent, IntentStage, LedgerIntents
+from mailmend.delivery.ledger.orders import LedgerPolicies
+from mailmend.delivery.mail.entries import EntryId
 from mailmend.mailqueue.codec import attribute
 from mailmend.mailqueue.rabbitmq.view.due_mails import DueMails
 from mailmend.model.errors import AccessDenied, CannotReach, MailmendError
@@ -125,45 +129,54 @@ def test_what_was_tried_is_shown(shell: QueueShell, monkeypatch: pytest.MonkeyPa
 
 
 def test_recipients_are_held_and_released(shell: QueueShell) -> None:
-    """After a dry run that writes nothing; one that a server may have is counted, and left alone."""
+    """After a dry run that writes nothing; of one that a server may have it is ordered, and taken back."""
     shell.put("waits", recipients=("al@one.example",))
     shell.put_later("a", HOUR, recipients=TO_TWO)
     dry = typed(shell, "hold", "--domain", "one.example", *WHY, "--dry-run", "--json").json
-    assert (dry["would_change"], dry["changed"], dry["active"]) == (1, 0, 1)
+    assert (dry["would_change"], dry["changed"], dry["active"], dry["would_order"], dry["ordered"]) == (1, 0, 1, 1, 0)
     assert [one["recipient"] for one in dry["entries"]] == ["bob@one.example"]
     assert recipients(shell, "--in-state", "hold") == []
+    assert shell.cluster.keyspaces.keys() == {"mail"}
 
     held = typed(shell, "hold", "--domain", "one.example", *WHY)
-    assert held.out.startswith("1 recipients of 1 mails in spool: held.\n1 are active")
+    assert held.out.startswith("1 recipients of 1 mails in spool: held.\n1 more are active")
     assert recipients(shell, "--in-state", "hold") == [("bob@one.example", "hold")]
     (one,) = typed(shell, "list", "--in-state", "hold", "--json").json["entries"]
     assert (one["order"]["kind"], one["order"]["why"]) == ("hold", "looks like spam")
+    assert ordered_of(shell) == {"al@one.example": "hold"}
     assert typed(shell, "retry", "--all", "--json").json["changed"] == 1
-    assert typed(shell, "release", "--in-state", "hold", "--json").json["changed"] == 1
+    assert ordered_of(shell) == {"al@one.example": "hold"}
+    assert typed(shell, "release", "--all", "--json").json["changed"] == 2
     assert recipients(shell, "--in-state", "hold") == []
+    assert ordered_of(shell) == {}
 
 
-def test_what_is_ordered_of_active_ones_follows_their_attempt(
+def ordered_of(shell: QueueShell) -> dict[str, str]:
+    """What is ordered of active recipients."""
+    entries = typed(shell, "list", "--json").json["entries"]
+    return {entry["recipient"]: entry["after_attempt"]["kind"] for entry in entries if entry["after_attempt"]}
+
+
+def test_what_is_ordered_of_active_ones_is_done_before_an_attempt(
     shell: QueueShell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a dry run that writes nothing; who rests is changed at once; it is listed, and a server does it."""
+    """Who rests is changed at once; the order is listed, and the server that takes the mail carries it out."""
     shell.put("waits", recipients=TO_TWO)
     shell.put_later("a", HOUR, recipients=("al@one.example",))
     options = ("--domain", "one.example", *WHY, "--after-attempt")
     dry = typed(shell, "hold", *options, "--dry-run", "--json").json
     assert (dry["would_change"], dry["would_follow_attempt"], dry["after_attempt"]) == (1, 1, 0)
-    assert shell.cluster.keyspaces.keys() == {"mail"}
 
     held = typed(shell, "hold", *options, "--json").json
     assert (held["changed"], held["after_attempt"], held["active"]) == (1, 1, 1)
     assert (
-        "1 are active: who is not delivered by the attempt will be, within a day, held."
+        "1 more are active, and will be held before their next attempts, or after attempts that"
         in typed(shell, "hold", *options).out
     )
     shown = {one["recipient"]: one["after_attempt"] for one in typed(shell, "list", "--json").json["entries"]}
     assert (shown["al@one.example"], shown["cy@two.example"]) == (None, None)
     assert (shown["bob@one.example"]["kind"], shown["bob@one.example"]["why"]) == ("hold", "looks like spam")
-    assert "held after this attempt" in " ".join(typed(shell, "list").out.split())
+    assert "ordered: held, by" in " ".join(typed(shell, "list").out.split())
 
     relay = StoppingRelay(shell.clock)
     monkeypatch.setattr(delivery, "relay_of", lambda *_: relay)
@@ -172,13 +185,38 @@ def test_what_is_ordered_of_active_ones_follows_their_attempt(
     assert sorted(recipients(shell)) == [("al@one.example", "hold"), ("bob@one.example", "hold")]
 
 
+def test_who_is_being_attempted_is_left_alone_and_named(shell: QueueShell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given a server at work, its answers are waited for: who waited is counted as changed."""
+    shell.put("one", recipients=TO_TWO)
+    _, cy = [entry["id"] for entry in typed(shell, "list", "--json").json["entries"]]
+
+    async def at_work(*_: object) -> tuple[str]:
+        return ("a server",)
+
+    find = LedgerIntents.find
+
+    async def answered(intents: LedgerIntents, *asked: Any) -> Mapping[EntryId, EntryIntent]:
+        found = dict(await find(intents, *asked))
+        stages = (IntentStage.HEEDED, IntentStage.LEFT)
+        return {entry: replace(found[entry], stage=stages[entry.number]) for entry in found}
+
+    monkeypatch.setattr(LedgerPolicies, "of", at_work)
+    monkeypatch.setattr(LedgerIntents, "find", answered)
+    held = typed(shell, "hold", "--all", *WHY, "--json").json
+    assert (held["changed"], held["ordered"], held["left"]) == (1, 0, 1)
+    assert held["left_entries"] == [{"id": cy, "recipient": "cy@two.example"}]
+    assert f"their attempts were under way: {cy} cy@two.example. The same with --after" in typed(
+        shell, "hold", "--all", *WHY
+    ).out.replace("\n", " ")
+
+
 @pytest.mark.parametrize("command", ["bounce", "delete"])
 def test_what_will_end_is_asked_for_and_kept_at_once(shell: QueueShell, command: str) -> None:
     """Each recipient of a mail that is active: in the copy it is a mail of its own."""
     shell.put("waits", recipients=TO_TWO)
     options = ("--domain", "one.example", *(WHY if command == "bounce" else ()), "--after-attempt")
     refused = shell.line("delivery", command, "spool", *options)
-    assert "0 recipients of spool, and 1 active ones after their attempts?" in refused.err
+    assert "0 recipients of spool, and 1 active ones, if need be after their attempts?" in refused.err
     ended = typed(shell, command, *options, "--yes", "--json").json
     assert (ended["changed"], ended["after_attempt"]) == (0, 1)
     restored = shell.line("queue", "restore", ended["kept"], "--dry-run", "--json")

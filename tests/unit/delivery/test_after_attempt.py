@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from mailmend.delivery.mail.attempts import AttemptOutcome
+from mailmend.delivery.ledger.intents import IntentStage
+from mailmend.delivery.mail.attempts import AttemptOutcome, SmtpReply
 from mailmend.delivery.mail.entries import (
     EntryAction,
     EntryChange,
@@ -15,6 +16,7 @@ from mailmend.delivery.mail.entries import (
     QueuedEntry,
 )
 from mailmend.delivery.mail.envelopes import queued_entries
+from mailmend.delivery.policy.policy import CounterPolicy, PickupField, Threshold, ThresholdCondition, pattern_of
 from mailmend.mailqueue.codec import attribute
 from mailmend.model.catalog.ledger import DELIVERY_INTENT
 from mailmend.model.errors import CannotReach
@@ -23,6 +25,7 @@ from tests.support.deliveries import ACCEPTED, LATER, MINUTE, NEVER, DeliverySit
 from tests.unit.delivery.test_held_entries import change, states
 
 BOB, CY = "bob@one.example", "cy@two.example"
+HOUR = timedelta(hours=1)
 FINAL = [EntryAction.BOUNCE, EntryAction.DELETE]
 
 
@@ -35,12 +38,17 @@ async def entries(site: DeliverySite) -> list[QueuedEntry]:
     return [one async for mail in site.queue.browse() for one in queued_entries(mail, site.clock.now)]
 
 
-async def order(site: DeliverySite, action: EntryAction, until: timedelta | None = None) -> None:
+async def order(
+    site: DeliverySite,
+    action: EntryAction,
+    until: timedelta | None = None,
+    stage: IntentStage = IntentStage.AFTER_ATTEMPT,
+) -> None:
     """Of every entry of the queue."""
     ends_at = site.clock.now + until if until else None
     ordered = EntryChange(action=action, at=site.clock.now, owner="ann", reason="spam?", until=ends_at)
     changes = {one.entry.id: ordered for one in await entries(site)}
-    await site.ledger.intents.put(site.queue.name, changes, site.clock.now)
+    await site.ledger.intents.put(site.queue.name, changes, site.clock.now, stage)
 
 
 async def ordered_of(site: DeliverySite, entry: EntryId) -> Mapping[int, EntryChange]:
@@ -106,6 +114,52 @@ async def test_what_has_ended_stays_as_it_is(site: DeliverySite, action: EntryAc
     assert await entries(site) == []
     assert site.relay.reports() == ([] if reply is ACCEPTED else [(BOB, "failed")])
     assert await ordered_of(site, entry) == {}
+
+
+TO_BOB = {PickupField.RECIPIENT_DOMAIN: (pattern_of(PickupField.RECIPIENT_DOMAIN, "one.example"),)}
+STOPPED = CounterPolicy(
+    (PickupField.RECIPIENT_DOMAIN,), conditions=(ThresholdCondition(TO_BOB, Threshold(concurrency=0)),)
+)
+
+
+@pytest.mark.parametrize("stage", [IntentStage.ORDERED, IntentStage.AFTER_ATTEMPT])
+@pytest.mark.parametrize("action", [EntryAction.HOLD, EntryAction.DEFER, *FINAL])
+async def test_what_waits_for_a_policy_is_changed_at_once(
+    site: DeliverySite, action: EntryAction, stage: IntentStage
+) -> None:
+    """Within the time between two readings of what is ordered; nothing is left of the order."""
+    await site.put(BOB)
+    (one,) = await entries(site)
+
+    async def ordering() -> None:
+        await site.clock.pause(8.0)
+        await order(site, action, HOUR if action is EntryAction.DEFER else None, stage)
+
+    await site.serve(20.0, [STOPPED], beside=ordering())
+    resting = {EntryAction.HOLD: EntryState.HOLD, EntryAction.DEFER: EntryState.DEFER}
+    assert await states(site) == ({BOB: resting[action]} if action in resting else {})
+    assert site.relay.reports() == ([(BOB, "failed")] if action is EntryAction.BOUNCE else [])
+    assert await site.ledger.intents.find(site.queue.name, [one.entry.id.mail]) == {}
+    assert BOB not in site.relay.had
+
+
+@pytest.mark.parametrize("reply", [ACCEPTED, LATER])
+async def test_who_is_being_attempted_is_left_alone(site: DeliverySite, reply: SmtpReply) -> None:
+    """Unless it was ordered for after the attempt; the server says so, in the same seconds."""
+    site.relay.scripts[BOB] = [reply]
+    entry = await during(site, EntryAction.HOLD, 18.0, at=3.0, stage=IntentStage.ORDERED)
+
+    found = await site.ledger.intents.find(site.queue.name, [entry.mail])
+    assert [intent.stage for intent in found.values()] == [IntentStage.LEFT]
+    assert await states(site) == ({} if reply is ACCEPTED else {BOB: EntryState.DEFER})
+
+
+async def test_an_order_that_comes_too_late_for_any_attempt_is_answered_too(site: DeliverySite) -> None:
+    """Given a recipient that has the mail before its server reads the order."""
+    entry = await during(site, EntryAction.HOLD, 18.0, at=9.5, stage=IntentStage.ORDERED)
+    found = await site.ledger.intents.find(site.queue.name, [entry.mail])
+    assert [intent.stage for intent in found.values()] == [IntentStage.LEFT]
+    assert await states(site) == {}
 
 
 @pytest.mark.parametrize("action", [EntryAction.HOLD, *FINAL])

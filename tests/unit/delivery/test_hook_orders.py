@@ -244,6 +244,10 @@ ORDERS = st.builds(
 )
 
 
+async def nothing_is_in_hand() -> None:
+    """No server of these tests has a mail."""
+
+
 class HookOrdersMachine(RuleBasedStateMachine):
     """Hooks of two servers order, whose ledger may not answer; people remove: what was ordered last holds there."""
 
@@ -261,6 +265,7 @@ class HookOrdersMachine(RuleBasedStateMachine):
                 clock=self.clock,
                 every=timedelta(seconds=5),
                 wake=lambda: None,
+                obey=nothing_is_in_hand,
             )
             for name in ("one", "two")
         ]

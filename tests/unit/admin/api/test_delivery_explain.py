@@ -117,7 +117,7 @@ async def test_what_follows_an_attempt_is_named_while_it_goes_on(
         bob, al = (await client.get(f"/explain/{name}")).json()["entries"]
     assert (bob["stage"], bob["after_attempt"]["kind"]) == ("delivering", "hold")
     owner = bob["after_attempt"]["owner"]
-    assert bob["why"][-1] == f"If it is not delivered: held after this attempt, by {owner}: looks like spam."
+    assert bob["why"][-1] == f"Ordered: held, by {owner}: looks like spam."
     assert al["after_attempt"] is None
 
 

@@ -120,12 +120,13 @@ async def test_what_is_to_follow_the_attempt_of_an_active_recipient_is_ordered(c
 
 
 async def test_a_next_attempt_is_moved(client: httpx2.AsyncClient) -> None:
-    """To a time from now, or to now."""
+    """To a time from now, or to now; what was ordered of the active one is taken back."""
     moved = (await client.post("/entries/defer", json={"everything": True, "for": "3h"})).json()
     assert {one["due_at"] for one in (await client.get("/entries?in_state=defer")).json()["entries"]} == {
         moved["until"]
     }
-    assert (await client.post("/entries/retry", json={"everything": True})).json()["changed"] == 2
+    assert (moved["changed"], moved["ordered"]) == (2, 1)
+    assert (await client.post("/entries/retry", json={"everything": True})).json()["changed"] == 3
 
 
 @pytest.mark.parametrize(("action", "more"), [("bounce", {"why": "wrong list"}), ("delete", {})])

@@ -1,0 +1,173 @@
+"""Active recipients that a command changes: what is ordered of them, what servers answer."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from mailmend.admin.delivery.connections import existing_orders, made_orders
+from mailmend.admin.frame.caller import Caller
+from mailmend.admin.queue.connections import QueueConnections
+from mailmend.delivery.ledger.intents import IntentStage, LedgerIntents
+from mailmend.delivery.mail.entries import EntryAction, EntryChange, EntryId, QueuedEntry
+from mailmend.model.catalog.ledger import DELIVERY_INTENT, DELIVERY_POLICIES
+from mailmend.model.errors import AccessDenied
+
+TAKES_BACK: Final[Mapping[EntryAction, EntryAction]] = {
+    EntryAction.RELEASE: EntryAction.HOLD,
+    EntryAction.RETRY: EntryAction.DEFER,
+}
+"""What is taken back where it is ordered of an active recipient, which is tried anyway."""
+
+PAUSES: Final = (1.0, 2.0, 4.0)
+"""Seconds between looks for answers: together longer than servers rest between two readings."""
+
+_TOGETHER: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class LeftEntry:
+    """A recipient that was left alone, as its attempt was under way."""
+
+    id: EntryId
+    recipient: str
+
+
+@dataclass(frozen=True, slots=True)
+class IntentAnswers:
+    """What servers have made of orders.
+
+    Attributes:
+        heeded: the entries of which the change was carried out.
+        left: the entries whose attempts were under way.
+        unanswered: how many no server has had in hand, or looked at, by now.
+    """
+
+    heeded: Sequence[EntryId] = ()
+    left: Sequence[LeftEntry] = ()
+    unanswered: int = 0
+
+
+class ActiveEntries:
+    """The active entries of which one command orders a change.
+
+    Args:
+        change: what is ordered.
+        after_attempt: the change also follows an attempt that is under way.
+    """
+
+    def __init__(
+        self,
+        connections: QueueConnections,
+        caller: Caller,
+        change: EntryChange,
+        *,
+        after_attempt: bool,
+    ) -> None:
+        self._connections = connections
+        self._caller = caller
+        self._queue = connections.settings.name
+        self._change = change
+        self._stage = IntentStage.ORDERED
+        if after_attempt:
+            self._stage = IntentStage.AFTER_ATTEMPT
+        self._recipients = dict[EntryId, str]()
+        self._new = dict[EntryId, EntryChange]()
+        self._denied = False
+
+    @property
+    def count(self) -> int:
+        """Of how many entries the change is ordered, or would be."""
+        return len(self._recipients)
+
+    async def choose(self, active: Sequence[QueuedEntry]) -> Sequence[QueuedEntry]:
+        """The entries of which the change is to be ordered; each is chosen once."""
+        new = [entry for entry in active if entry.entry.id not in self._recipients]
+        if not new or self._denied:
+            return []
+        taken_back = TAKES_BACK.get(self._change.action)
+        if taken_back is None:
+            return new
+        orders = existing_orders(self._connections, DELIVERY_INTENT)
+        if orders is None:
+            return []
+        mails = list(dict.fromkeys(entry.entry.id.mail for entry in new))
+        known = await orders.intents.of_all(self._queue, mails)
+        chosen = list[QueuedEntry]()
+        for entry in new:
+            ordered = known.get(entry.entry.id)
+            if ordered and ordered.action is taken_back:
+                chosen.append(entry)
+        return chosen
+
+    async def order(self, chosen: Iterable[QueuedEntry], *, dry_run: bool) -> None:
+        """Order the change of these entries; the ledger has it at the latest behind `flush`."""
+        for queued in chosen:
+            entry = queued.entry
+            self._recipients[entry.id] = entry.recipient
+            self._new[entry.id] = self._change.after(entry)
+        if len(self._new) >= _TOGETHER:
+            await self.flush(dry_run=dry_run)
+
+    async def flush(self, *, dry_run: bool) -> None:
+        """Have the ledger know what is ordered.
+
+        Raises:
+            AccessDenied: the ledger may not be written; entries that nothing would end, now or
+                after an attempt, are left alone instead.
+        """
+        new = self._new
+        self._new = {}
+        if dry_run or not new:
+            return
+        try:
+            await self._write(new)
+        except AccessDenied as error:
+            if self._change.action.is_final or self._stage is IntentStage.AFTER_ATTEMPT:
+                raise
+            self._denied = True
+            self._recipients.clear()
+            self._caller.remark(f"What is active is left alone: it cannot be ordered: {error.what}")
+
+    async def answers(self) -> IntentAnswers:
+        """What servers have answered after a few seconds; nothing where no server is at work."""
+        if self._change.action in TAKES_BACK:
+            return IntentAnswers(heeded=list(self._recipients))
+        wants_answers = self.count > 0 and self._stage is IntentStage.ORDERED
+        if not wants_answers or not await self._is_served():
+            return IntentAnswers(unanswered=self.count)
+        self._caller.progress.stage("wait for the servers")
+        heeded = list[EntryId]()
+        left = list[LeftEntry]()
+        unanswered = list(self._recipients)
+        for seconds in PAUSES:
+            await self._connections.clock.pause(seconds)
+            asked = unanswered
+            unanswered = []
+            mails = list(dict.fromkeys(entry.mail for entry in asked))
+            found = await self._intents.find(self._queue, mails)
+            for entry in asked:
+                intent = found.get(entry)
+                if intent is None or intent.stage is IntentStage.HEEDED:
+                    heeded.append(entry)
+                elif intent.stage is IntentStage.LEFT:
+                    left.append(LeftEntry(entry, self._recipients[entry]))
+                else:
+                    unanswered.append(entry)
+            if not unanswered:
+                break
+        return IntentAnswers(heeded, left, len(unanswered))
+
+    async def _write(self, new: Mapping[EntryId, EntryChange]) -> None:
+        if self._change.action in TAKES_BACK:
+            await self._intents.remove(self._queue, new.keys())
+        else:
+            await self._intents.put(self._queue, new, self._change.at, self._stage)
+
+    @property
+    def _intents(self) -> LedgerIntents:
+        return made_orders(self._connections).intents
+
+    async def _is_served(self) -> bool:
+        """Whether a server of deliveries is at work, or was a moment ago."""
+        orders = existing_orders(self._connections, DELIVERY_POLICIES)
+        return orders is not None and bool(await orders.policies.of(self._queue))
