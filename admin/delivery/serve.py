@@ -4,7 +4,7 @@ import asyncio
 import logging
 import resource
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
@@ -24,6 +24,7 @@ from mailmend.admin.delivery.connections import (
     relay_of,
 )
 from mailmend.admin.delivery.desk import DeliveryDesk, PoliciesInForce
+from mailmend.admin.delivery.retry_options import RetryRequest
 from mailmend.admin.delivery.serve_options import (
     CONCURRENCY_DEFAULT,
     DOMAIN_CONCURRENCY_DEFAULT,
@@ -35,7 +36,6 @@ from mailmend.admin.frame.document import Document
 from mailmend.admin.frame.event_loop import hangup_calls, stop_signal
 from mailmend.admin.frame.whole_files import refuse_unwritable, write_text
 from mailmend.admin.queue.connections import QueueConnections, with_queues
-from mailmend.admin.queue.request import QueueRequest
 from mailmend.delivery.mail.attempts import (
     DeliveryProtocol,
     NextHops,
@@ -44,7 +44,6 @@ from mailmend.delivery.mail.attempts import (
     UncertainPolicy,
 )
 from mailmend.delivery.mail.entries import EntryEnd
-from mailmend.delivery.mail.settling import RetrySchedule
 from mailmend.delivery.policy.engine import PickupEngine
 from mailmend.delivery.policy.policies import PickupPolicies
 from mailmend.delivery.policy.quotas import QuotaUsage
@@ -104,7 +103,7 @@ _OPEN_FILES_BESIDE: Final = 400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeliveryRequest(QueueRequest):
+class DeliveryRequest(RetryRequest):
     """Deliver until a signal says otherwise.
 
     Attributes:
@@ -121,7 +120,6 @@ class DeliveryRequest(QueueRequest):
         domain_concurrency: attempts at once for one domain where no policy limits anything; None:
             20, and at most half of all.
         prefetch: mails of each priority that are held at once.
-        retries: when mails are tried again, by transport; "" is for all other transports.
         waiting_max: how long a recipient waits for its policy before it goes back to the queue.
         policies: a file of them; None: each domain has `domain_concurrency`.
         server_name: of this server among the queue's; None: this host's, with a number where that is taken.
@@ -157,7 +155,6 @@ class DeliveryRequest(QueueRequest):
     concurrency: int = CONCURRENCY_DEFAULT
     domain_concurrency: int | None = None
     prefetch: int = PREFETCH_DEFAULT
-    retries: Mapping[str, RetrySchedule] = field(default_factory=dict)
     waiting_max: timedelta = timedelta(minutes=5)
     policies: Path | None = None
     server_name: str | None = None
@@ -192,7 +189,7 @@ class DeliveryRequest(QueueRequest):
             concurrency=self.concurrency,
             waiting_max=self.waiting_max,
             suspensions_every=self.suspensions_every,
-            schedules=self.retries,
+            schedules=self.schedules,
             uncertain=UncertainPolicy(self.uncertain),
             server_name=self.server_name or own_name(),
             insists_on_name=self.server_name is not None,

@@ -1,7 +1,6 @@
 """Declaration of `mailmend delivery serve`: its options, and how their values are read."""
 
 import re
-from dataclasses import replace
 from datetime import timedelta
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Any, Final
@@ -9,6 +8,7 @@ from typing import Any, Final
 import click
 
 from mailmend.admin.delivery.options import refuse_unnamed
+from mailmend.admin.delivery.retry_options import RETRY_OPTIONS
 from mailmend.admin.frame.command import Command
 from mailmend.admin.frame.http.access import http_face
 from mailmend.admin.frame.kinds import Duration, ParsedValue
@@ -22,7 +22,6 @@ from mailmend.delivery.mail.attempts import (
     TlsLevel,
     UncertainPolicy,
 )
-from mailmend.delivery.mail.settling import DEFAULT_SCHEDULE, RetryInterval, RetrySchedule
 from mailmend.delivery.settings import (
     COMMANDS_MAX,
     CONNECTIONS_BY_ADDRESS_MAX,
@@ -34,7 +33,6 @@ from mailmend.delivery.settings import (
 )
 from mailmend.delivery.smtp.outgoing.addresses import SmartHost
 from mailmend.mailqueue.admission import is_address
-from mailmend.model.durations import parse_duration
 from mailmend.model.errors import WrongUse
 from mailmend.model.grammar import address_of_literal, can_be_looked_up, read_network, read_server
 
@@ -48,12 +46,8 @@ DOMAIN_CONCURRENCY_DEFAULT: Final = 20
 PREFETCH_DEFAULT: Final = 100
 
 
-_INTERVAL_MAX: Final = timedelta(days=30)
-
-
 _HOST_PORT: Final = re.compile(r"(?:\[(?P<ipv6>[^\]]+)\]|(?P<host>[^:\[\]]+))(?::(?P<port>\d+))?")
 _SERVER_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
-_NOTIFY: Final = ":notify"
 
 
 def parse_next_hop(value: Any) -> SmartHost:
@@ -85,21 +79,6 @@ def parse_address(value: Any) -> str:
     if not is_address(str(value)):
         raise WrongUse(f"{value!r} is no address of a mail", mend="Write it like postmaster@example.org.")
     return str(value)
-
-
-def parse_schedule(value: Any) -> tuple[str, RetrySchedule]:
-    transport, _, text = f"={value}".rpartition("=")
-    intervals = tuple(map(_interval, text.split(",")))
-    return transport.removeprefix("="), replace(DEFAULT_SCHEDULE, intervals=intervals)
-
-
-def _interval(text: str) -> RetryInterval:
-    wait = parse_duration(text.removesuffix(_NOTIFY), maximum=_INTERVAL_MAX, zero=False)
-    return RetryInterval(wait, notify=text.endswith(_NOTIFY))
-
-
-def by_transport(_context: click.Context, _option: click.Parameter, given: Any) -> dict[str, RetrySchedule]:
-    return dict(given)
 
 
 _PLACE: Final = re.compile(
@@ -380,16 +359,7 @@ SERVE: Final = Command(
             type=click.IntRange(1, 10_000),
             default=PREFETCH_DEFAULT,
         ),
-        option(
-            "--retry",
-            "When mails are tried again: intervals, of which the last repeats; :notify tells the sender of the delay. "
-            "With TRANSPORT= for that transport alone; may be given again. [default: 1m,15m,1h:notify,2h,3h]",
-            "retries",
-            type=ParsedValue("schedule", parse_schedule),
-            multiple=True,
-            callback=by_transport,
-            metavar="[TRANSPORT=]INTERVALS",
-        ),
+        *RETRY_OPTIONS,
         option(
             "--waiting-max",
             "How long a mail may wait here for its turn; then it goes back to the queue for some minutes. "

@@ -369,6 +369,8 @@ INCOMING: Final = FileForm(
 )
 
 RATE: Final = FileForm(what="rate", parts=(FilePart("algorithm", ALGORITHM),))
+SUSPENSION_SCHEMA: Final = object_schema(_patterns(PickupField))
+
 FILE: Final = FileForm(
     what="a policy file",
     parts=(
@@ -382,7 +384,7 @@ FILE: Final = FileForm(
         FilePart("policies", defined("policies")),
         FilePart(
             "suspends",
-            list_schema(object_schema(_patterns(PickupField))),
+            defined("suspensions"),
             "Mails that are held back: each field of one must match; {} is every mail.",
             "suspensions",
         ),

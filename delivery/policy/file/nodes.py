@@ -212,6 +212,13 @@ class PolicyNode:
         names = (self._child(name) for name, _ in self.node.value)
         return all(name.is_value and not name.is_merge for name in names)
 
+    @property
+    def names(self) -> Sequence[str]:
+        """The names of a mapping as they are written; none where this is something else."""
+        if not self.is_mapping:
+            return ()
+        return [name.value for name, _ in self.node.value if isinstance(name, yaml.ScalarNode)]
+
     def is_sure_of(self, part: str, form: FileForm) -> bool:
         """Whether a part is there once, or surely is not there: no other name may stand for it."""
         names = [name.value for name, _ in self.node.value]

@@ -71,6 +71,7 @@ Expressions = Sequence[RegexValues] | None
 
 SetValues = Iterator[tuple[str, ValueTemplate]]
 _FIELDS: Final = [field.value for field in PickupField]
+_FIELD_NAMES: Final = frozenset(_FIELDS)
 _INCOMING_FIELDS: Final = [field.value for field in IncomingField]
 _NO_GROUPS: Final = "rules of incoming know no groups"
 _SOME_TIME: Final = datetime(2000, 1, 1, tzinfo=UTC)
@@ -84,7 +85,7 @@ class PolicyFile:
     top: PolicyNode
 
     def place_of(self, path: DocumentPath) -> Place:
-        """Where that is; a file that is a list alone is one of policies."""
+        """Where that is; a file that is a list alone has one part, which is not named."""
         if self.top.is_list:
             path = path[1:]
         return self.top.place_of(path)
@@ -114,7 +115,7 @@ def read_policies(file: Path) -> PolicyFile:
 
 
 def policies_of(text: str, file: str) -> PolicyFile:
-    """The policies of a text: a list of them alone, or below `policies`, next to what else a file may hold.
+    """The policies of a text: a list of policies or suspensions alone, or all parts by their names.
 
     Raises:
         BadPolicyFile: something in it is refused; the error has each refused value.
@@ -132,8 +133,9 @@ def policies_of(text: str, file: str) -> PolicyFile:
 
 
 def _said(top: PolicyNode) -> PickupPolicies:
-    parts: Mapping[str, PolicyNode] = {"policies": top}
-    if not top.is_list:
+    if top.is_list:
+        parts: Mapping[str, PolicyNode] = {_listed_part(top): top}
+    else:
         parts = top.parts(FILE)
         top.lists.are_known = top.is_sure_of("lists", FILE)
     if "lists" in parts:
@@ -151,6 +153,15 @@ def _said(top: PolicyNode) -> PickupPolicies:
     )
     unused = tuple(name for name in top.lists.values if name not in top.lists.used)
     return PickupPolicies(**said, algorithm=algorithm, unused_lists=unused)
+
+
+def _listed_part(top: PolicyNode) -> str:
+    """What a list alone is: one of suspensions where its first entry names a field of mails."""
+    for first in top.listed("policies"):
+        if not _FIELD_NAMES.isdisjoint(first.names):
+            return "suspends"
+        break
+    return "policies"
 
 
 def _algorithm(node: PolicyNode) -> RateAlgorithm:

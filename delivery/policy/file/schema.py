@@ -18,11 +18,25 @@ from mailmend.delivery.policy.file.description import (
     QUOTA,
     QUOTA_CONDITION,
     QUOTA_LIMIT,
+    SUSPENSION_SCHEMA,
     THRESHOLD,
 )
+from mailmend.delivery.policy.policy import PickupField
 from mailmend.model.file_forms import JsonSchema, defined, list_schema
 
 PAGE: Final = Path(__file__).resolve().parents[3] / "docs" / "policy.schema.json"
+
+
+_NAMES_A_FIELD: Final = {"type": "object", "anyOf": [{"required": [field.value]} for field in PickupField]}
+_OF_SUSPENSIONS: Final = {"minItems": 1, "prefixItems": [_NAMES_A_FIELD]}
+"""A list whose first entry names a field of mails; a policy names its fields below `fields`."""
+
+
+_LIST: Final = {
+    "if": _OF_SUSPENSIONS,
+    "then": defined("suspensions"),
+    "else": defined("policies"),
+}
 
 
 def policy_schema() -> JsonSchema:
@@ -30,12 +44,13 @@ def policy_schema() -> JsonSchema:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Policies of mailmend delivery serve",
-        "description": "A list of policies alone, or below `policies`, next to what else a file may hold.",
+        "description": "A list of policies or of suspensions, or all parts by their names.",
         "if": {"type": "array"},
-        "then": defined("policies"),
+        "then": _LIST,
         "else": defined("file"),
         "$defs": {
             "file": FILE.schema,
+            "suspensions": list_schema(SUSPENSION_SCHEMA),
             "policies": list_schema(defined("policy")),
             "policy": POLICY.schema,
             "condition": CONDITION.schema,

@@ -17,13 +17,16 @@ import pytest
 
 from mailmend.admin.delivery import connections as wiring
 from mailmend.admin.delivery import serve as delivery
+from mailmend.admin.frame.settings import ConnectionSettings, QueueSettings
 from mailmend.admin.local.processes import free_port
 from mailmend.delivery.mail.attempts import BeforeContent, DeliveryAttempt, RecipientResult, SourceAddress, at_once
 from mailmend.delivery.mail.entries import EntryEnd
 from mailmend.delivery.mail.hooks import DeleteRecipient, HookedAttempt, PostDecision
+from mailmend.delivery.mail.settling import DEFAULT_SCHEDULE
 from mailmend.delivery.metrics import DELIVERY_METRICS
 from mailmend.delivery.smtp.outgoing.addresses import IpNetwork, OwnHost
 from mailmend.mailqueue.codec import attribute
+from mailmend.model.ids import QueueName
 from tests.support.certificates import authority
 from tests.support.commands import Ended
 from tests.support.deliveries import ACCEPTED, LATER, NEVER, ScriptedRelay, TableHops
@@ -114,6 +117,33 @@ def test_a_mail_that_was_refused_for_now_comes_again_by_the_schedule_that_was_ty
     assert ended.err.count("a recipient was refused for now") == 2
 
 
+def test_retries_have_a_number_an_age_and_a_jitter_for_each_transport() -> None:
+    """A transport has what is said for all others of what is not said for it."""
+    request = delivery.DeliveryRequest(
+        settings=QueueSettings(ConnectionSettings(keyspace="mail"), QueueName("spool")),
+        retry_counts={"": 3, "alerts": 0},
+        longest_ages={"alerts": timedelta(hours=1)},
+        retry_jitters={"": 0.0},
+    )
+    settings = request.delivery()
+    alerts = settings.schedule("alerts")
+    bulk = settings.schedule("bulk")
+    assert (alerts.count, alerts.longest_age, alerts.jitter) == (0, timedelta(hours=1), 0.0)
+    assert (bulk.count, bulk.longest_age, bulk.jitter) == (3, timedelta(days=5), 0.0)
+    assert alerts.intervals == bulk.intervals == DEFAULT_SCHEDULE.intervals
+
+
+def test_a_mail_has_failed_after_its_last_retry(shell: QueueShell, relay: StoppingRelay) -> None:
+    """As many as were typed for its transport."""
+    relay.scripts["bob@example.org"] = [LATER, LATER, LATER]
+    transport = {"transportid": attribute("alerts")}
+    shell.put("one", recipients=("bob@example.org",), sender="ann@example.org", attributes=transport)
+    ended = served(shell, *HOP, "--retry-count", "alerts=1", "--retry-count", "5")
+    assert ended.code == 0, ended.err
+    assert relay.recipients.count("bob@example.org") == 2
+    assert relay.reports() == [("bob@example.org", "failed")]
+
+
 def test_the_sender_of_a_failure_is_written_to(shell: QueueShell, relay: StoppingRelay) -> None:
     """By the name that was typed for this host; the report goes the same way."""
     relay.scripts["bob@example.org"] = [NEVER]
@@ -149,6 +179,9 @@ def test_mails_are_sent_from_the_addresses_that_were_typed(shell: QueueShell, re
         ((*HOP, "--source", "nowhere"), "is no address"),
         ((*HOP, "--retry", "1m,soon"), "is not a duration"),
         ((*HOP, "--retry", ""), "is not a duration"),
+        ((*HOP, "--retry-count", "alerts=-1"), "is no number of retries"),
+        ((*HOP, "--longest-age", "0s"), "is no time at all"),
+        ((*HOP, "--retry-jitter", "150%"), "is no percentage"),
         ((*HOP, "--waiting-max", "1h"), "longer than 20m"),
         ((*HOP, "--listen", "2525"), "is no place to listen at"),
         ((*HOP, "--listen", "http://127.0.0.1:2525"), "is no place to listen at"),

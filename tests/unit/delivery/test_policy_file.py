@@ -87,6 +87,17 @@ ROLLED_UP = """\
 """
 
 
+SUSPENDED = """\
+- transportid: customer1
+  recipientdomain: gmail.com
+"""
+
+POOL = """\
+- localip: 192.0.2.1
+  recipientdomain: gmail.com
+"""
+
+
 def test_suspensions_hold_what_matches_in_all_of_their_fields() -> None:
     """Lists and networks too; `{}` is everything. Groups belong to policies."""
     found = read("lists: {big: [a.org, '*.b.org']}\nsuspends: [{recipientdomain: '@big', localip: 192.0.2.0/28}, {}]")
@@ -116,6 +127,33 @@ def test_the_second_example_has_an_exception_for_one_domain() -> None:
         picked(PER_DOMAIN, *mails(9, recipientdomain="halon.io"), *mails(9, "192.0.2.2", recipientdomain="halon.io"))
         == 4
     )
+
+
+def test_the_fourth_example_holds_one_transport_back_from_one_domain() -> None:
+    """A list of suspensions alone: both fields must match."""
+    suspended = mails(1, transportid="customer1", recipientdomain="gmail.com")
+    others = [
+        *mails(1, transportid="customer1", recipientdomain="a.org"),
+        *mails(1, transportid="customer2", recipientdomain="gmail.com"),
+    ]
+    assert sent_from(SUSPENDED, *suspended, *others) == {other.id: "192.0.2.1" for other in others}
+
+
+def test_the_fifth_example_takes_one_address_from_a_pool() -> None:
+    """A mail that may go from another address goes from that one; with the one address alone it waits."""
+    pool = ActiveMail("pool", {DOMAIN: "gmail.com"}, ("192.0.2.1", "192.0.2.2"))
+    alone = ActiveMail("alone", {DOMAIN: "gmail.com"}, ("192.0.2.1",))
+    assert sent_from(POOL, pool, alone) == {"pool": "192.0.2.2"}
+
+
+def sent_from(text: str, *active: ActiveMail) -> dict[str, str]:
+    """The mails that may be delivered under a file's suspensions, with their source addresses."""
+    engine = PickupEngine(())
+    for suspension in read(text).suspensions:
+        engine.suspend(suspension, 0)
+    for mail in active:
+        engine.add(mail)
+    return {picked.mail.id: picked.source for picked in iter(lambda: engine.pick(0), None)}
 
 
 def test_the_third_example_rolls_servers_up() -> None:

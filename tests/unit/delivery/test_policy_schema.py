@@ -16,7 +16,7 @@ from mailmend.delivery.policy.file.forms import BadPolicyFile
 from mailmend.delivery.policy.file.reading import policies_of
 from mailmend.delivery.policy.policy import PickupField
 from mailmend.delivery.policy.rates import RateAlgorithm
-from tests.unit.delivery.test_policy_file import PER_ADDRESS, PER_DOMAIN, ROLLED_UP
+from tests.unit.delivery.test_policy_file import PER_ADDRESS, PER_DOMAIN, ROLLED_UP, SUSPENDED
 
 SCHEMA = policy_schema.policy_schema()
 VALIDATOR = Draft202012Validator(SCHEMA)
@@ -65,6 +65,8 @@ TAKEN = [
     PER_ADDRESS,
     PER_DOMAIN,
     ROLLED_UP,
+    SUSPENDED,
+    "- {localip: 192.0.2.1}\n- {}",
     "[]",
     "{}",
     "policies: []",
