@@ -45,14 +45,14 @@ def files_of(kind: str, *names: str) -> tuple[str, ...]:
 
 WITH_UNIT = files_of(
     "integration",
-    *("airflow", "alerts", "blob_files", "local_[!e]*", "object_stor*", "older_cassandra"),
-    *("postfix", "rabbitmq*", "s3_keys", "services", "wheel"),
+    *("airflow", "blob_files", "object_stor*", "postfix", "rabbitmq*", "s3_keys", "services", "wheel"),
 )
 """What needs no Cassandra, or nodes of its own, goes with the unit tests, so that the lanes are of a length."""
 
 WITH_FAULTS = files_of(
     "integration",
     *("queue_runbooks", "adoption", "advise", "migrations", "schema", "verify"),
+    *("alerts", "local_[!e]*", "older_cassandra"),
     *("delivery_over_pulsar", "pulsar_check", "pulsar_logins", "pulsar_runbooks"),
     *("open_over_pulsar", "topic_references"),
 )

@@ -7,6 +7,7 @@ import sys
 import textwrap
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import version
 from itertools import chain
 from pathlib import Path
@@ -189,25 +190,34 @@ def write_report(file: Path, document: Document, now_micros: int) -> None:
 
 def html_of(document: Document, now_micros: int) -> str:
     """The document as HTML; all text from the keyspace is escaped."""
-    templates = Environment(
+    parts = document.report
+    if parts is None:
+        parts = document.body
+    return (
+        _templates()
+        .get_template("report.html")
+        .render(
+            document=document,
+            parts=[_html_part(part) for part in parts],
+            pages=[page_named(name) for name in _runbooks_in(parts)],
+            numeric=NUMERIC,
+            commands=COMMANDS,
+            differs=DIFFERS,
+            outcome=exit_meaning(document.exit),
+            written_at=datetime.fromtimestamp(now_micros / MICROS, UTC).strftime("%Y-%m-%d %H:%M:%S UTC"),
+            version=version("mailmend"),
+        )
+    )
+
+
+@cache
+def _templates() -> Environment:
+    """Made once in a process: it keeps the template that it has compiled."""
+    return Environment(
         loader=PackageLoader("mailmend.admin.frame", "."),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
-    )
-    parts = document.report
-    if parts is None:
-        parts = document.body
-    return templates.get_template("report.html").render(
-        document=document,
-        parts=[_html_part(part) for part in parts],
-        pages=[page_named(name) for name in _runbooks_in(parts)],
-        numeric=NUMERIC,
-        commands=COMMANDS,
-        differs=DIFFERS,
-        outcome=exit_meaning(document.exit),
-        written_at=datetime.fromtimestamp(now_micros / MICROS, UTC).strftime("%Y-%m-%d %H:%M:%S UTC"),
-        version=version("mailmend"),
     )
 
 

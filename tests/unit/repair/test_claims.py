@@ -12,7 +12,8 @@ from mailmend.model.projections.family import Counts, Family
 from mailmend.model.projections.findings import RepairPolicy, Suspect
 from mailmend.model.projections.projection import Mirror
 from mailmend.model.projections.verdicts import Verdict
-from mailmend.model.table import Key, Table, columns
+from mailmend.model.table import Key, Table, columns, computed_column
+from mailmend.model.transforms import LowerCase, PrefixCell
 from mailmend.repair.mending.counter_reads import Tallies
 from mailmend.repair.mending.engine import RepairSettings
 from mailmend.repair.scanners.local import LocalEngine
@@ -243,3 +244,14 @@ def test_only_a_part_that_follows_from_a_needed_column_may_be_any() -> None:
     assert claims.may_claim((1, None, 1), (1, 7, 1))
     assert not claims.may_claim((None, None, 1), (1, 7, 1))
     assert not claims.may_claim((1, None, 2), (1, 7, 1))
+
+
+def test_a_part_of_a_key_follows_from_what_it_is_computed_from() -> None:
+    """Also over two transforms; a part of other columns does not."""
+    lower = computed_column(LowerCase(source="name", type="text"))
+    first = computed_column(PrefixCell(source=lower.name, type="text", prefixes=("a", "b")))
+    people = Table("people", (*columns("number int", regular="name text, town text"), lower, first))
+
+    claims = Claims.of(people, (first.name, lower.name, "name", "town", "number"), set(), ("name",))
+
+    assert claims.follow == (True, True, True, False, False)
