@@ -29,6 +29,10 @@ def test_a_name_is_the_same_after_its_table(tenant: str, rest: str) -> None:
     assert SubQueueName.of(name.text) == name
 
 
+def test_a_name_can_be_read_by_people_in_its_table() -> None:
+    assert SubQueueName("acmé", "a.example").text == '["acmé", "a.example"]'
+
+
 @pytest.mark.parametrize("text", ["", "x", "[]", '["a"]', '["a", 1]', '["a", "b", "c"]', '{"a": 1, "b": 2}', "null"])
 def test_another_text_is_no_name(text: str) -> None:
     with pytest.raises(BadPayload):
@@ -75,6 +79,15 @@ def test_a_backlog_is_asked_for_mails_once_half_of_the_share_has_left() -> None:
     assert wanted[:28] == [0] * 28
     assert wanted[28] == 29
     assert wanted[-1] == 57
+
+
+def test_a_half_that_is_whole_suffices_to_ask() -> None:
+    windows = filled(JAMMED, room=10)
+    windows.begin_backlog(JAMMED)
+    for _ in range(3):
+        assert windows.wanted(JAMMED) == 0
+        windows.leave(JAMMED)
+    assert (windows.in_hand(JAMMED), windows.wanted(JAMMED)) == (3, 3)
 
 
 def test_backlogs_take_turns() -> None:
