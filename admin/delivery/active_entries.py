@@ -1,16 +1,17 @@
 """Active recipients that a command changes: what is ordered of them, what servers answer."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from mailmend.admin.delivery.connections import existing_orders, made_orders
 from mailmend.admin.frame.caller import Caller
 from mailmend.admin.queue.connections import QueueConnections
-from mailmend.delivery.ledger.intents import IntentStage, LedgerIntents
+from mailmend.delivery.ledger.intents import EntryIntent, IntentStage, LedgerIntents
 from mailmend.delivery.mail.entries import EntryAction, EntryChange, EntryId, QueuedEntry
 from mailmend.model.catalog.ledger import DELIVERY_INTENT, DELIVERY_POLICIES
 from mailmend.model.errors import AccessDenied
+from mailmend.model.ids import EnqueueId
 
 TAKES_BACK: Final[Mapping[EntryAction, EntryAction]] = {
     EntryAction.RELEASE: EntryAction.HOLD,
@@ -22,6 +23,10 @@ PAUSES: Final = (1.0, 2.0, 4.0)
 """Seconds between looks for answers: together longer than servers rest between two readings."""
 
 _TOGETHER: Final = 500
+_LOOKED_AT_MAX: Final = 5_000
+"""More entries than these are looked at once, at the end."""
+
+_NOT_BEGUN: Final = frozenset({IntentStage.ORDERED, IntentStage.AFTER_ATTEMPT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +77,9 @@ class ActiveEntries:
             self._stage = IntentStage.AFTER_ATTEMPT
         self._recipients = dict[EntryId, str]()
         self._new = dict[EntryId, EntryChange]()
+        self._gone = list[EntryId]()
         self._denied = False
+        self._asked = False
 
     @property
     def count(self) -> int:
@@ -87,17 +94,43 @@ class ActiveEntries:
         taken_back = TAKES_BACK.get(self._change.action)
         if taken_back is None:
             return new
-        orders = existing_orders(self._connections, DELIVERY_INTENT)
-        if orders is None:
-            return []
-        mails = list(dict.fromkeys(entry.entry.id.mail for entry in new))
-        known = await orders.intents.of_all(self._queue, mails)
         chosen = list[QueuedEntry]()
+        known = await self._known([entry.entry.id.mail for entry in new])
         for entry in new:
-            ordered = known.get(entry.entry.id)
-            if ordered and ordered.action is taken_back:
+            intent = known.get(entry.entry.id)
+            if intent and intent.stage in _NOT_BEGUN and intent.change.action is taken_back:
                 chosen.append(entry)
         return chosen
+
+    async def _known(self, mails: Sequence[EnqueueId]) -> Mapping[EntryId, EntryIntent]:
+        """What is ordered of entries of these mails, as far as the ledger may be read."""
+        orders = existing_orders(self._connections, DELIVERY_INTENT)
+        try:
+            if orders and await self._are_there(orders.intents):
+                return await orders.intents.find(self._queue, list(dict.fromkeys(mails)))
+        except AccessDenied as error:
+            self._caller.remark(f"No order of active recipients is taken back: {error.what}")
+        self._denied = True
+        return {}
+
+    async def _are_there(self, intents: LedgerIntents) -> bool:
+        if not self._asked:
+            self._asked = await intents.are_there(self._queue)
+        return self._asked
+
+    def as_ordered(self, chosen: Sequence[QueuedEntry]) -> Sequence[QueuedEntry]:
+        """The entries as a copy keeps them: the order does not hold for what is put back."""
+        kept = list[QueuedEntry]()
+        for queued in chosen:
+            changed_at = self._change.after(queued.entry).at
+            kept.append(replace(queued, entry=replace(queued.entry, changed_at=changed_at)))
+        return kept
+
+    def forget(self, changed: Iterable[QueuedEntry]) -> None:
+        """Take back what was ordered of entries that have been changed in their queue."""
+        for queued in changed:
+            if self._recipients.pop(queued.entry.id, None) is not None:
+                self._gone.append(queued.entry.id)
 
     async def order(self, chosen: Iterable[QueuedEntry], *, dry_run: bool) -> None:
         """Order the change of these entries; the ledger has it at the latest behind `flush`."""
@@ -132,6 +165,8 @@ class ActiveEntries:
         """What servers have answered after a few seconds; nothing where no server is at work."""
         if self._change.action in TAKES_BACK:
             return IntentAnswers(heeded=list(self._recipients))
+        if self._gone:
+            await self._intents.remove(self._queue, self._gone)
         wants_answers = self.count > 0 and self._stage is IntentStage.ORDERED
         if not wants_answers or not await self._is_served():
             return IntentAnswers(unanswered=self.count)
@@ -139,7 +174,10 @@ class ActiveEntries:
         heeded = list[EntryId]()
         left = list[LeftEntry]()
         unanswered = list(self._recipients)
-        for seconds in PAUSES:
+        pauses: Sequence[float] = PAUSES
+        if len(unanswered) > _LOOKED_AT_MAX:
+            pauses = (sum(PAUSES),)
+        for seconds in pauses:
             await self._connections.clock.pause(seconds)
             asked = unanswered
             unanswered = []

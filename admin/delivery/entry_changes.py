@@ -242,7 +242,7 @@ class _Changing:
                 if not chosen:
                     continue
                 if self._keeps and not dry_run:
-                    await self._keep_part(mail, chosen)
+                    await self._keep_part(mail, self._active.as_ordered(chosen))
                 await self._active.order(chosen, dry_run=dry_run)
         await self._active.flush(dry_run=dry_run)
 
@@ -298,6 +298,7 @@ class _Changing:
 
     def _note(self, enqueue_id: EnqueueId, meant: dict[EnqueueId, Sequence[QueuedEntry]]) -> None:
         chosen = meant.pop(enqueue_id, [])
+        self._active.forget(chosen)
         self._result.count += len(chosen)
         self._result.mails += bool(chosen)
         if self._result.request.dry_run:

@@ -1,5 +1,6 @@
 """The options that say when a mail is tried again, and for how long, each by transport."""
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -23,6 +24,7 @@ AGE_MAX: Final = timedelta(days=365)
 _INTERVAL_MAX: Final = timedelta(days=30)
 _NOTIFY: Final = ":notify"
 _WHOLE: Final = 100
+_NUMBER: Final = re.compile("[0-9]{1,5}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +75,7 @@ def _interval(text: str) -> RetryInterval:
 
 
 def _parse_count(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) > COUNT_MAX:
+    if not _NUMBER.fullmatch(text) or int(text) > COUNT_MAX:
         mend = f"Write 0 to {COUNT_MAX:,}, like 10."
         raise WrongUse(f"{text!r} is no number of retries", mend=mend)
     return int(text)
@@ -85,7 +87,7 @@ def _parse_age(text: str) -> timedelta:
 
 def _parse_percent(text: str) -> float:
     number = text.removesuffix("%")
-    if not number.isascii() or not number.isdigit() or int(number) > _WHOLE:
+    if not _NUMBER.fullmatch(number) or int(number) > _WHOLE:
         raise WrongUse(f"{text!r} is no percentage", mend="Write 0% to 100%, like 10%.")
     return int(number) / _WHOLE
 

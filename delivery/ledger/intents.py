@@ -172,7 +172,10 @@ class LedgerIntents:
         if intent is None or seen.newest is None or intent.stage is stage:
             return ()
         if intent.stage is IntentStage.AFTER_ATTEMPT:
-            return (_removed(seen),)
+            # Nobody waits for an answer; until the mail has left its server, the order has to stay.
+            if stage is IntentStage.LEFT:
+                return (_removed(seen),)
+            return ()
         kept_for = KEPT_FOR
         if stage is IntentStage.LEFT:
             kept_for = ANSWERS_KEPT_FOR
@@ -201,6 +204,8 @@ def _intent_of(row: Row) -> EntryIntent | None:
         known = EntryAction(action)
         how_far = IntentStage(stage)
     except ValueError:
+        return None
+    if row.get("madeat") is None:
         return None
     change = EntryChange(
         action=known,

@@ -168,9 +168,12 @@ def changed_mail(
 def part_of_mail(listed: Listed, entries: Sequence[QueuedEntry]) -> Listed:
     """The mail as if it had these recipients alone, under an id that follows from them, to be kept before they go."""
     queued = listed.queued
-    if len(entries) == len(queued.mail.recipients):
+    part_id = queued.enqueue_id
+    if len(entries) < len(queued.mail.recipients):
+        names = ",".join(str(entry.entry.id) for entry in entries)
+        part_id = EnqueueId(uuid5(queued.enqueue_id, names))
+    elif not any(entry.entry.changed_at for entry in entries):
         return listed
-    part_id = EnqueueId(uuid5(queued.enqueue_id, ",".join(str(entry.entry.id) for entry in entries)))
     mail = mail_again(queued.mail, entries[0].mail, [entry.entry for entry in entries])
     return replace(listed, queued=replace(queued, enqueue_id=part_id, mail=mail))
 

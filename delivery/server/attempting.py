@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, Final, cast
 from uuid import UUID
 
+from mailmend.delivery.ledger.intents import IntentStage
 from mailmend.delivery.mail.attempts import (
     OUTCOMES,
     AttemptOutcome,
@@ -169,8 +170,10 @@ class EntryAttempts:
 
     async def prepared(self, held: HeldMail, entry: DeliveryEntry) -> ReadyEntry | EndedEntry:
         """The entry with the servers that take its mail; or how it has ended, without an attempt."""
-        ended = await self._known_end(held, entry) or await self._as_ordered(held, entry)
-        if ended:
+        if ended := await self._known_end(held, entry):
+            return ended
+        held.checked.add(entry.id.number)
+        if ended := await self._as_ordered(held, entry):
             return ended
         wanted = _AS_THE_SERVER_DOES
         if self.hooks.pre is not None:
@@ -206,7 +209,7 @@ class EntryAttempts:
         held = ready.held
         begun = picked
         number = ready.entry.id.number
-        entry = held.move(number, EntryStage.DELIVERING)
+        entry = held.active[number]
         for place, hop in enumerate(ready.hops, 1):
             recorded = ready.recorded(self.clock.new_uuid(), begun, hop, self.journal.server)
             try:
@@ -238,6 +241,14 @@ class EntryAttempts:
         returned = replace(recorded, ended_at=self.now(), outcome=AttemptOutcome.RETURNED, stage=AttemptStage.DATA)
         await self.journal.end(held, returned, doubtful=True)
         return EndedEntry(entry, EntryEnd.RETURNED, self.now(), why=_NO_JOURNAL, wait=held.away)
+
+    def failed(self, held: HeldMail, number: int) -> EndedEntry | None:
+        """How an entry ends by an error of ours; None where it has ended meanwhile."""
+        entry = held.active.get(number)
+        if entry is None:
+            return None
+        why = "something went wrong at our side"
+        return self.cut_off(held, EndedEntry(entry, EntryEnd.REFUSED, self.now(), "4.3.0", why))
 
     def cut_off(self, held: HeldMail, otherwise: EndedEntry) -> EndedEntry:
         """How an entry ends whose attempt came to no end here: `otherwise`, unless its server may have the mail."""
@@ -280,7 +291,10 @@ class EntryAttempts:
         change = (await self.orders.intents_of(held.mail.id)).get(entry.id.number)
         if change is None:
             return None
-        return as_ordered(held.mail, entry, change, self.now())
+        ended = as_ordered(held.mail, entry, change, self.now())
+        if ended:
+            await self.orders.answer_intents({entry.id: IntentStage.HEEDED})
+        return ended
 
     async def _known_end(self, held: HeldMail, entry: DeliveryEntry) -> EndedEntry | None:
         """How it has ended by the journal, where its mail was had before; None: it is to be tried."""

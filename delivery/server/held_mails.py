@@ -59,6 +59,7 @@ class HeldMail:
         taken_at: in nanoseconds of the monotonic clock.
         expires_at: the same for its expiry.
         begun: attempts whose content may have been sent and whose end the journal does not have, by number.
+        checked: numbers of entries that have not ended by the journal.
         given: attributes that hooks set, and its queue does not know yet: kept with what comes again.
     """
 
@@ -70,6 +71,7 @@ class HeldMail:
     ended: list[EndedEntry] = field(default_factory=list)
     begun: dict[int, JournalledAttempt] = field(default_factory=dict)
     given: Mapping[str, str] = field(default_factory=dict)
+    checked: set[int] = field(default_factory=set)
 
     @property
     def may_have_been_had(self) -> bool:
@@ -150,13 +152,16 @@ def as_intended(
             intent = intents.get(entry.id)
             if intent is None or not intent.stage.is_in_force:
                 continue
-            answer = IntentStage.HEEDED
             if entry.stage.is_attempted:
-                answer = IntentStage.LEFT
-            elif ended := as_ordered(held.mail, entry, intent.change, now):
+                if intent.stage is not IntentStage.AFTER_ATTEMPT:
+                    answers[entry.id] = IntentStage.LEFT
+                continue
+            ended = None
+            if entry.id.number in held.checked:
+                ended = as_ordered(held.mail, entry, intent.change, now)
+            if ended:
                 ends.append((held, ended))
-            if intent.stage is not IntentStage.AFTER_ATTEMPT:
-                answers[entry.id] = answer
+                answers[entry.id] = IntentStage.HEEDED
     return ends, answers
 
 

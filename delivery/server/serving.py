@@ -338,7 +338,10 @@ class DeliveryServer:
     # Who is next
 
     def _look(self) -> None:
-        """End what has waited for too long, and begin every attempt that may begin now."""
+        """End what has waited for too long, and begin every attempt that may begin now.
+
+        What is picked counts as attempted at once: no order ends it before its task runs.
+        """
         now = self._work.nanos()
         self._prepare()
         if self._check_at <= now:
@@ -347,6 +350,7 @@ class DeliveryServer:
             self._give_to_others(self._limits, now)
         while not self.is_full and (picked := self.engine.pick(now)):
             ready = self._ready.pop(picked.mail.id)
+            ready.held.move(ready.entry.id.number, EntryStage.DELIVERING)
             work = partial(self._work.ended, ready, picked)
             self._begin(self._attempts, self._until_ended(ready.held, ready.entry.id.number, work))
         if self._limits:
@@ -386,10 +390,9 @@ class DeliveryServer:
         self._check_at = check_at
 
     def _end_waiting(self, held: HeldMail, end: EntryEnd, now: int) -> None:
-        at = self._work.now()
         for entry in list(held.active.values()):
             if not entry.stage.is_attempted:
-                self._end_unpicked(held, EndedEntry(entry, end, at, wait=held.away), now)
+                self._end_unpicked(held, EndedEntry(entry, end, self._work.now(), wait=held.away), now)
 
     def _end_unpicked(self, held: HeldMail, ended: EndedEntry, now: int) -> None:
         number = ended.entry.id.number
@@ -435,9 +438,7 @@ class DeliveryServer:
             ended = await work()
         except Exception:  # noqa: BLE001 - no single mail ends the server
             _LOG.exception("an attempt failed by itself", extra={"mail": held.name_of(number)})
-            entry = held.active[number]
-            failed = EndedEntry(entry, EntryEnd.REFUSED, self._work.now(), "4.3.0", "something went wrong at our side")
-            ended = self._work.cut_off(held, failed)
+            ended = self._work.failed(held, number)
         if ended and number in held.active:
             self._end(held, ended)
 

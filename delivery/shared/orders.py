@@ -40,8 +40,8 @@ from mailmend.model.ports import Clock
 HOLDING_MAX: Final = 1_000
 """The maximum number of suspensions of hooks in a queue, and also of conditions; a further one is not taken."""
 
-_ENDED_BEFORE: Final = frozenset({EntryEnd.DELIVERED, EntryEnd.FAILED, EntryEnd.EXPIRED})
-"""Ends that an order does not change, unless they are what was ordered."""
+_READING: Final = "what is ordered stays as it was"
+"""Said where the orders cannot be read."""
 
 _LOG: Final = logging.getLogger("mailmend.delivery")
 
@@ -301,7 +301,9 @@ class SharedOrders:
     _failing: set[str] = field(default_factory=set)
     _said: ServedPolicies | None = None
     _said_at: float = 0.0
+    _latest: int | None = None
     _obeyed: int | None = None
+    _answering: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def __post_init__(self) -> None:
         self.in_force = EngineOrders(self.engine, self.clock)
@@ -327,17 +329,14 @@ class SharedOrders:
         read = dict[OrderKind, Sequence[Order]]()
         for kind in OrderKind:
             read[kind] = await self.ledger.of(kind, self.queue)
-        latest = await self.ledger.intents.latest(self.queue)
-        self.intended = latest is not None
+        self._latest = await self.ledger.intents.latest(self.queue)
+        self.intended = self._latest is not None
         has_changed = False
         for kind, orders in read.items():
             has_changed |= self.in_force.apply(kind, self._hooks.beside(orders, kind))
         self.read_micros = self.clock.micros()
         if has_changed:
             self.wake()
-        if latest is not None and latest != self._obeyed:
-            await self.obey()
-            self._obeyed = latest
 
     async def keep_current(self, stop: asyncio.Event) -> None:
         """Read the orders until a stop signal. After an error all orders stay as they were until the next reading."""
@@ -345,10 +344,22 @@ class SharedOrders:
             if self.in_force.expire():
                 self.wake()
             self._ordered.clear()
-            if await self._tried("what is ordered stays as it was", self.read):
+            if await self._tried(_READING, self.read):
+                await self._tried("what is ordered of mails is not done yet", self._obey_latest)
                 await self._tried("the ledger is not told what is counted by", self._say_policies)
                 await self._tried("the ledger is not told what hooks order", self._write)
             await paused(self.clock, self._rest(), stop, self._ordered)
+
+    async def _obey_latest(self) -> None:
+        """Carry out what is ordered of mails in hand, if something new is."""
+        if self._latest is None or self._latest == self._obeyed:
+            return
+        self._obeyed = self._latest
+        try:
+            await self.obey()
+        except BaseException:
+            self._obeyed = None
+            raise
 
     @property
     def is_failing(self) -> bool:
@@ -360,11 +371,13 @@ class SharedOrders:
 
         A ledger that cannot be read orders nothing.
         """
-        if self._failing:
+        if _READING in self._failing:
+            self._obeyed = None
             return {}
         try:
             return await self.ledger.intents.of(self.queue, mail)
         except Exception as error:  # noqa: BLE001 - the mail goes on as it would
+            self._obeyed = None
             _LOG.warning("what is ordered of a mail is not read", extra={"mail": str(mail), "error": str(error)})
             return {}
 
@@ -385,8 +398,9 @@ class SharedOrders:
 
     async def answer_intents(self, answers: Mapping[EntryId, IntentStage]) -> None:
         """Say what became of orders. Where this fails, they stay as they are until they expire."""
-        with suppress(MailmendError):
-            await self.ledger.intents.answer(self.queue, answers)
+        async with self._answering:
+            with suppress(MailmendError):
+                await self.ledger.intents.answer(self.queue, answers)
 
     async def close_intents(self, mail: EnqueueId, ended: Iterable[EndedEntry], ordered: Collection[int]) -> None:
         """Remove a mail's orders that were carried out, and say which ones came too late.
@@ -399,13 +413,14 @@ class SharedOrders:
             number = entry.entry.id.number
             if number not in ordered:
                 continue
-            if entry.end in _ENDED_BEFORE and not entry.changed:
-                left[EntryId(mail, number)] = IntentStage.LEFT
-            else:
+            if entry.changed or entry.end is EntryEnd.DELETED:
                 carried_out.add(EntryId(mail, number))
-        with suppress(MailmendError):
-            await self.ledger.intents.remove(self.queue, carried_out)
-            await self.ledger.intents.answer(self.queue, left)
+            else:
+                left[EntryId(mail, number)] = IntentStage.LEFT
+        async with self._answering:
+            with suppress(MailmendError):
+                await self.ledger.intents.remove(self.queue, carried_out)
+                await self.ledger.intents.answer(self.queue, left)
 
     async def leave(self) -> None:
         """Remove what this server counts by from the ledger. Where that fails, the row expires in a few minutes."""

@@ -156,11 +156,10 @@ def _said(top: PolicyNode) -> PickupPolicies:
 
 
 def _listed_part(top: PolicyNode) -> str:
-    """What a list alone is: one of suspensions where its first entry names a field of mails."""
-    for first in top.listed("policies"):
-        if not _FIELD_NAMES.isdisjoint(first.names):
+    """What a list alone is: one of suspensions where an entry names a field of mails."""
+    for entry in top.listed("policies"):
+        if not _FIELD_NAMES.isdisjoint(entry.names):
             return "suspends"
-        break
     return "policies"
 
 

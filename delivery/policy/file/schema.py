@@ -28,8 +28,8 @@ PAGE: Final = Path(__file__).resolve().parents[3] / "docs" / "policy.schema.json
 
 
 _NAMES_A_FIELD: Final = {"type": "object", "anyOf": [{"required": [field.value]} for field in PickupField]}
-_OF_SUSPENSIONS: Final = {"minItems": 1, "prefixItems": [_NAMES_A_FIELD]}
-"""A list whose first entry names a field of mails; a policy names its fields below `fields`."""
+_OF_SUSPENSIONS: Final = {"contains": _NAMES_A_FIELD}
+"""A list of which an entry names a field of mails; a policy names its fields below `fields`."""
 
 
 _LIST: Final = {

@@ -223,6 +223,24 @@ def test_what_will_end_is_asked_for_and_kept_at_once(shell: QueueShell, command:
     assert restored.json["would_restore"] == 1
 
 
+def test_what_is_put_back_is_not_ended_again(shell: QueueShell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The order holds for a week; for the recipient in the copy it is void."""
+    relay = StoppingRelay(shell.clock)
+    monkeypatch.setattr(delivery, "relay_of", lambda *_: relay)
+    shell.put("waits", recipients=("bob@one.example",))
+    ended = typed(shell, "delete", "--all", "--yes", "--json").json
+    assert (ended["changed"], ended["ordered"]) == (0, 1)
+    shell.put("later", recipients=("cy@two.example",))
+    assert shell.line("delivery", "serve", *HOP).code == 0
+    assert (relay.had, shell.names()) == (["cy@two.example"], [])
+    typed(shell, "delete", "--all", "--yes")
+
+    assert shell.line("queue", "restore", ended["kept"], "--json").json["restored"] == 1
+    relay.wanted = 2
+    assert shell.line("delivery", "serve", *HOP).code == 0
+    assert relay.had == ["cy@two.example", "bob@one.example"]
+
+
 def test_who_may_not_read_the_ledger_lists_all_the_same(shell: QueueShell, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is not shown is said."""
     shell.put("waits")

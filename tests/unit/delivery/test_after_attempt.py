@@ -154,6 +154,26 @@ async def test_who_is_being_attempted_is_left_alone(site: DeliverySite, reply: S
     assert await states(site) == ({} if reply is ACCEPTED else {BOB: EntryState.DEFER})
 
 
+async def test_an_order_that_was_not_read_when_its_mail_came_is_done_when_the_ledger_answers(
+    site: DeliverySite,
+) -> None:
+    """Given a ledger that answers no reading of a mail's orders for a while."""
+    await site.put(BOB)
+    await order(site, EntryAction.HOLD, stage=IntentStage.ORDERED)
+    began = site.clock.monotonic()
+
+    def surround(operation: object, carry_out: Any) -> Any:
+        is_of_a_mail = isinstance(operation, Read) and operation.table == DELIVERY_INTENT and operation.key[2].int
+        if is_of_a_mail and site.clock.monotonic() < began + 12:
+            raise CannotReach("nobody answers")
+        return carry_out()
+
+    site.tables.surround = surround
+    await site.serve(30.0, [STOPPED])
+    assert await states(site) == {BOB: EntryState.HOLD}
+    assert site.relay.had == []
+
+
 async def test_an_order_that_comes_too_late_for_any_attempt_is_answered_too(site: DeliverySite) -> None:
     """Given a recipient that has the mail before its server reads the order."""
     entry = await during(site, EntryAction.HOLD, 18.0, at=9.5, stage=IntentStage.ORDERED)
