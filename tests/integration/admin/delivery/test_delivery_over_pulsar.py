@@ -38,7 +38,7 @@ def test_mails_are_delivered_once_come_again_when_they_are_due_and_heed_orders(
     sink = sinks(RCPT=[say("450 4.2.0 later")])
     (first,) = queue.put("first")
     (second,) = queue.put("second", options=("--due-in", "1h"))
-    assert queue.line("delivery", "hold", "spool", "--all", "--why", "looked at").code == 0
+    assert queue.line("delivery", "hold", "spool", "--in-state", "defer", "--why", "looked at").code == 0
     (tmp_path / "policies.yaml").write_text(POLICIES)
     slow = ("--fields", "recipientdomain", "--all", "--concurrency", "7", "--why", "slow", "--json")
     made = queue.line("policy", "add", "spool", *slow).json["condition"]
