@@ -8,6 +8,7 @@ Source: facts about James 3.8.1 (its own DDL), 3.9, August and September 2026 (J
 
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from mailmend.cql.schema.changes import Gap, Include
 from mailmend.cql.schema.difference import Aspect, Difference, differences, endangers, with_lifetimes
@@ -148,7 +149,11 @@ def recognise(live: Schema) -> Recognition:
     made_here = was_made_here(live)
     recognitions = []
     for generation in GENERATIONS:
-        recognitions.append(_judged(generation, live, made_here=made_here))
+        found = _judged(generation, live, made_here=made_here)
+        if _distance(found) == _NONE:
+            # No other generation is nearer, and an older one that is as near does not count.
+            return found
+        recognitions.append(found)
     return min(recognitions, key=_distance)
 
 
@@ -232,6 +237,9 @@ def chosen_compaction(live: Schema) -> CompactionChoice:
             if compaction.strategy == found.compaction.strategy:
                 return choice
     return CompactionChoice.TWCS
+
+
+_NONE: Final = (0, 0)
 
 
 def _distance(recognition: Recognition) -> tuple[int, int]:
