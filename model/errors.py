@@ -530,6 +530,13 @@ UNKNOWN_AUTHORITY: Final = re.compile(r"(?<=certificate verify failed: )[^(]+")
 NO_TLS: Final = re.compile(r"(?i)wrong version number|record layer failure")
 
 
+def raise_first(errors: "Iterable[MailmendError | None]") -> None:
+    """Raise the first error of several answers, of which None is a success."""
+    for error in errors:
+        if error is not None:
+            raise error
+
+
 @dataclass(frozen=True, slots=True)
 class TlsReason:
     """One reason why a TLS connection fails.

@@ -2,16 +2,16 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final
 
 from mailmend.admin.delivery.connections import existing_orders, made_orders
 from mailmend.admin.frame.caller import Caller
 from mailmend.admin.queue.connections import QueueConnections
-from mailmend.delivery.ledger.intents import EntryIntent, IntentStage, LedgerIntents
+from mailmend.delivery.ledger.intents import IntentStage, LedgerIntents
 from mailmend.delivery.mail.entries import EntryAction, EntryChange, EntryId, QueuedEntry
 from mailmend.model.catalog.ledger import DELIVERY_INTENT, DELIVERY_POLICIES
 from mailmend.model.errors import AccessDenied
-from mailmend.model.ids import EnqueueId
 
 TAKES_BACK: Final[Mapping[EntryAction, EntryAction]] = {
     EntryAction.RELEASE: EntryAction.HOLD,
@@ -79,7 +79,7 @@ class ActiveEntries:
         self._new = dict[EntryId, EntryChange]()
         self._gone = list[EntryId]()
         self._denied = False
-        self._asked = False
+        self._known: LedgerIntents | None = None
 
     @property
     def count(self) -> int:
@@ -94,29 +94,30 @@ class ActiveEntries:
         taken_back = TAKES_BACK.get(self._change.action)
         if taken_back is None:
             return new
+        readable = await self._readable()
+        if readable is None:
+            self._denied = True
+            return []
         chosen = list[QueuedEntry]()
-        known = await self._known([entry.entry.id.mail for entry in new])
+        mails = list(dict.fromkeys(entry.entry.id.mail for entry in new))
+        known = await readable.find(self._queue, mails)
         for entry in new:
             intent = known.get(entry.entry.id)
             if intent and intent.stage in _NOT_BEGUN and intent.change.action is taken_back:
                 chosen.append(entry)
         return chosen
 
-    async def _known(self, mails: Sequence[EnqueueId]) -> Mapping[EntryId, EntryIntent]:
-        """What is ordered of entries of these mails, as far as the ledger may be read."""
+    async def _readable(self) -> LedgerIntents | None:
+        """Where orders are, as far as there are some that may be read; looked for once."""
+        if self._known is not None:
+            return self._known
         orders = existing_orders(self._connections, DELIVERY_INTENT)
         try:
-            if orders and await self._are_there(orders.intents):
-                return await orders.intents.find(self._queue, list(dict.fromkeys(mails)))
+            if orders and await orders.intents.are_there(self._queue):
+                self._known = orders.intents
         except AccessDenied as error:
             self._caller.remark(f"No order of active recipients is taken back: {error.what}")
-        self._denied = True
-        return {}
-
-    async def _are_there(self, intents: LedgerIntents) -> bool:
-        if not self._asked:
-            self._asked = await intents.are_there(self._queue)
-        return self._asked
+        return self._known
 
     def as_ordered(self, chosen: Sequence[QueuedEntry]) -> Sequence[QueuedEntry]:
         """The entries as a copy keeps them: the order does not hold for what is put back."""
@@ -133,7 +134,7 @@ class ActiveEntries:
                 self._gone.append(queued.entry.id)
 
     async def order(self, chosen: Iterable[QueuedEntry], *, dry_run: bool) -> None:
-        """Order the change of these entries; the ledger has it at the latest behind `flush`."""
+        """Order the change of these entries: `flush` tells the ledger the rest."""
         for queued in chosen:
             entry = queued.entry
             self._recipients[entry.id] = entry.recipient
@@ -201,8 +202,9 @@ class ActiveEntries:
         else:
             await self._intents.put(self._queue, new, self._change.at, self._stage)
 
-    @property
+    @cached_property
     def _intents(self) -> LedgerIntents:
+        """The orders in the ledger, whose tables are looked for once."""
         return made_orders(self._connections).intents
 
     async def _is_served(self) -> bool:

@@ -159,7 +159,7 @@ CHANGED_ENTRIES: Final = JsonForm(
         "would_change": JsonField(int | None, attribute=None),
         "mails": JsonField(int),
         "active": JsonField(int, "A server has them, or they are on their way to one."),
-        "ordered": JsonField(int, "Of how many of these a server is yet to answer.", None),
+        "ordered": JsonField(int, "How many active ones wait for the answer of a server.", None),
         "would_order": JsonField(int | None, attribute=None),
         "after_attempt": JsonField(int, "How many active ones have an order for after attempts.", None),
         "would_follow_attempt": JsonField(int | None, attribute=None),

@@ -8,7 +8,6 @@ Source: facts about James 3.8.1 (its own DDL), 3.9, August and September 2026 (J
 
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 from mailmend.cql.schema.changes import Gap, Include
 from mailmend.cql.schema.difference import Aspect, Difference, differences, endangers, with_lifetimes
@@ -150,7 +149,7 @@ def recognise(live: Schema) -> Recognition:
     recognitions = []
     for generation in GENERATIONS:
         found = _judged(generation, live, made_here=made_here)
-        if _distance(found) == _NONE:
+        if not any(_distance(found)):
             # No other generation is nearer, and an older one that is as near does not count.
             return found
         recognitions.append(found)
@@ -237,9 +236,6 @@ def chosen_compaction(live: Schema) -> CompactionChoice:
             if compaction.strategy == found.compaction.strategy:
                 return choice
     return CompactionChoice.TWCS
-
-
-_NONE: Final = (0, 0)
 
 
 def _distance(recognition: Recognition) -> tuple[int, int]:

@@ -12,7 +12,7 @@ action: the table is older than the stages.
 Source: docs/adr/0082.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
@@ -21,7 +21,7 @@ from uuid import UUID
 
 from mailmend.delivery.mail.entries import EntryAction, EntryChange, EntryId
 from mailmend.model.catalog.ledger import DELIVERY_INTENT
-from mailmend.model.errors import MailmendError
+from mailmend.model.errors import raise_first
 from mailmend.model.ids import EnqueueId, QueueName
 from mailmend.model.instants import micros_at
 from mailmend.model.operations import Put, Read, Remove, Seen, Write
@@ -59,6 +59,10 @@ class EntryIntent:
 
     change: EntryChange
     stage: IntentStage
+
+
+FoundIntents = Mapping[EntryId, EntryIntent]
+IntentRows = Sequence[tuple[EntryId, Seen]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,20 +121,16 @@ class LedgerIntents:
         return {entry.number: change for entry, change in found.items()}
 
     async def of_all(self, queue: QueueName, mails: Sequence[EnqueueId]) -> Mapping[EntryId, EntryChange]:
-        """The changes of these mails' entries that are in force."""
+        """The changes in force, of all entries of these mails."""
         found = await self.find(queue, mails)
         return {entry: intent.change for entry, intent in found.items() if intent.stage.is_in_force}
 
-    async def find(self, queue: QueueName, mails: Sequence[EnqueueId]) -> Mapping[EntryId, EntryIntent]:
-        """All that was ordered of these mails' entries, with what servers have answered."""
+    async def find(self, queue: QueueName, mails: Sequence[EnqueueId]) -> FoundIntents:
+        """Each order of these mails, and how far it is."""
         intents = dict[EntryId, EntryIntent]()
-        for place in range(0, len(mails), _TOGETHER):
-            some = mails[place : place + _TOGETHER]
-            answers = await self.tables.read_all([self._read(queue, mail) for mail in some])
-            for mail, answer in zip(some, answers, strict=True):
-                for seen in found_in(answer):
-                    if intent := _intent_of(seen.row):
-                        intents[EntryId(mail, seen.row["number"])] = intent
+        for entry, seen in await self._rows(queue, mails):
+            if intent := _intent_of(seen.row):
+                intents[entry] = intent
         return intents
 
     async def answer(self, queue: QueueName, answers: Mapping[EntryId, IntentStage]) -> None:
@@ -138,29 +138,34 @@ class LedgerIntents:
 
         An answer has the stamp after the order that it answers, so that it hides no later order.
         """
-        mails = list(dict.fromkeys(entry.mail for entry in answers))
-        found = await self.tables.read_all([self._read(queue, mail, times=True) for mail in mails])
         writes = list[Write]()
-        for mail, answer in zip(mails, found, strict=True):
-            for seen in found_in(answer):
-                entry = EntryId(mail, seen.row["number"])
-                if entry in answers:
-                    writes += self._answered(queue, entry, seen, answers[entry])
-        _raise_first(await self.tables.write_all(writes))
+        for entry, seen in await self._rows_of(queue, answers):
+            writes += self._answered(queue, entry, seen, answers[entry])
+        raise_first(await self.tables.write_all(writes))
 
     async def remove(self, queue: QueueName, entries: Collection[EntryId]) -> None:
         """Remove the orders for these entries, also where another host's clock is ahead.
 
         A removal carries the stamp of what it removes, so that it hides no later order.
         """
+        rows = await self._rows_of(queue, entries)
+        raise_first(await self.tables.write_all([_removed(seen) for _, seen in rows]))
+
+    async def _rows_of(self, queue: QueueName, entries: Collection[EntryId]) -> IntentRows:
+        """The rows of these entries, with their times."""
         mails = list(dict.fromkeys(entry.mail for entry in entries))
-        found = await self.tables.read_all([self._read(queue, mail, times=True) for mail in mails])
-        removals = list[Remove]()
-        for mail, answer in zip(mails, found, strict=True):
-            for seen in found_in(answer):
-                if EntryId(mail, seen.row["number"]) in entries:
-                    removals.append(_removed(seen))
-        _raise_first(await self.tables.write_all(removals))
+        rows = await self._rows(queue, mails, times=True)
+        return [(entry, seen) for entry, seen in rows if entry in entries]
+
+    async def _rows(self, queue: QueueName, mails: Sequence[EnqueueId], *, times: bool = False) -> IntentRows:
+        """The rows of all entries of these mails, some mails at once."""
+        rows = list[tuple[EntryId, Seen]]()
+        for place in range(0, len(mails), _TOGETHER):
+            some = mails[place : place + _TOGETHER]
+            reads = [self._read(queue, mail, times=times) for mail in some]
+            for mail, answer in zip(some, await self.tables.read_all(reads), strict=True):
+                rows += [(EntryId(mail, seen.row["number"]), seen) for seen in found_in(answer)]
+        return rows
 
     async def _put_latest(self, queue: QueueName, now: datetime) -> None:
         row = DELIVERY_INTENT.key_row((self.keyspace, queue, _ANY, 0)) | {"madeat": now}
@@ -172,7 +177,7 @@ class LedgerIntents:
         if intent is None or seen.newest is None or intent.stage is stage:
             return ()
         if intent.stage is IntentStage.AFTER_ATTEMPT:
-            # Nobody waits for an answer; until the mail has left its server, the order has to stay.
+            # No command waits for an answer. The order stays until the mail has left its server.
             if stage is IntentStage.LEFT:
                 return (_removed(seen),)
             return ()
@@ -223,9 +228,3 @@ def _removed(seen: Seen) -> Remove:
 
 def _seconds(span: timedelta) -> int:
     return round(span.total_seconds())
-
-
-def _raise_first(errors: Iterable[MailmendError | None]) -> None:
-    for error in errors:
-        if error:
-            raise error

@@ -15,7 +15,13 @@ from mailmend.mailqueue.blobs.stores import NamedBlobs
 from mailmend.mailqueue.rules.blob_ids import BlobNaming, is_deduplicated
 from mailmend.model.blobs import StoredBlob
 from mailmend.model.catalog.james_tables import BLOB_PARTS, BLOBS
-from mailmend.model.errors import BlobMissing, BlobsUnreachable, CannotReach, MailmendError
+from mailmend.model.errors import (
+    BlobMissing,
+    BlobsUnreachable,
+    CannotReach,
+    MailmendError,
+    raise_first,
+)
 from mailmend.model.ids import BlobId
 from mailmend.model.instants import instant_of
 from mailmend.model.operations import Level, Put, Read, Remove, Scan, Seen
@@ -61,7 +67,7 @@ class CassandraStore:
                 return
             rows = ({"id": blob_id, "chunknumber": number, "data": part} for number, part in enumerate(parts))
             for group in grouped(rows, PARTS_AT_ONCE):
-                _raise_first(await self._tables.write_all([Put(BLOB_PARTS, row) for row in group]))
+                raise_first(await self._tables.write_all([Put(BLOB_PARTS, row) for row in group]))
             await self._tables.write(Put(_COUNTS, {"id": blob_id, "position": len(parts)}))
 
     async def get(self, blob_id: BlobId) -> bytes:
@@ -93,7 +99,7 @@ class CassandraStore:
             for table in (_COUNTS, BLOB_PARTS):
                 removals = (Remove(table, (blob_id,), as_of, joinable=True) for blob_id in blob_ids)
                 for group in grouped(removals, REMOVED_AT_ONCE):
-                    _raise_first(await self._retries.write_all(self._tables, group))
+                    raise_first(await self._retries.write_all(self._tables, group))
 
     async def exists(self, blob_id: BlobId) -> bool:
         with _our_errors():
@@ -178,12 +184,6 @@ def answered(answers: Iterable[Sequence[Seen] | MailmendError]) -> Iterator[Sequ
         if isinstance(answer, MailmendError):
             raise answer
         yield answer
-
-
-def _raise_first(errors: Iterable[MailmendError | None]) -> None:
-    for error in errors:
-        if error is not None:
-            raise error
 
 
 def _blob(blob_id: BlobId, last: int, ends: tuple[Sequence[Seen], Sequence[Seen]]) -> StoredBlob:

@@ -16,6 +16,7 @@ from uuid import UUID
 from mailmend.mailqueue.concurrency import all_of, in_batches
 from mailmend.mailqueue.rabbitmq.parts import Parts
 from mailmend.mailqueue.rabbitmq.view.backlog_tables import BacklogMail, BacklogTables, Stretch
+from mailmend.model.errors import raise_first
 
 ABANDONED_AFTER: Final = timedelta(minutes=5)
 """How long a stretch has no owner before its mails go back: a server may begin anew."""
@@ -80,6 +81,4 @@ class BacklogReturn:
             await parts.broker.publish(parts.queue, mail.again, mail.priority)
 
         await all_of(some, publish, AT_ONCE)
-        for error in await self.tables.remove(stretch, [mail.place for mail in some]):
-            if error:
-                raise error
+        raise_first(await self.tables.remove(stretch, [mail.place for mail in some]))

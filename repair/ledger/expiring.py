@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from mailmend.model.errors import MailmendError, Outweighed
+from mailmend.model.errors import MailmendError, Outweighed, raise_first
 from mailmend.model.instants import MICROS
 from mailmend.model.operations import Put, Read, Remove, Seen
 from mailmend.model.ports import AsyncTables
@@ -60,9 +60,7 @@ async def put_orders(tables: AsyncTables, puts: Sequence[Put], now_micros: int) 
         for put, answer in zip(left, await tables.read_all(reads), strict=True):
             at = stamp_after(now_micros + seconds * MICROS, found_in(answer))
             stamped.append(replace(put, at=at))
-        for error in await tables.write_all(stamped):
-            if error:
-                raise error
+        raise_first(await tables.write_all(stamped))
         left = []
         for put, answer in zip(stamped, await tables.read_all(reads), strict=True):
             seen = found_in(answer)

@@ -35,7 +35,7 @@ from mailmend.mailqueue.queue import IDS_MAX, refuse_too_many
 from mailmend.mailqueue.rules.backlogs import SubQueueName
 from mailmend.mailqueue.rules.slices import millis_of
 from mailmend.model.catalog.mail_queue import BACKLOG_MAILS, BACKLOGS
-from mailmend.model.errors import BadPayload, DoubtfulWrite, MailmendError
+from mailmend.model.errors import BadPayload, DoubtfulWrite, MailmendError, raise_first
 from mailmend.model.ids import EnqueueId, QueueName
 from mailmend.model.operations import (
     Change,
@@ -210,9 +210,7 @@ class BacklogTables:
         for mail in mails:
             row = self._row_of(stretch, mail)
             writes.append(Put(BACKLOG_MAILS, row, at=mail.place, joinable=True))
-        for error in await self._retries.write_all(self._tables, writes):
-            if error:
-                raise error
+        raise_first(await self._retries.write_all(self._tables, writes))
         return await self._retries.call(lambda: self._owner(stretch, Level.QUORUM)) == stretch.owner
 
     async def mails(
