@@ -24,6 +24,7 @@ from tests.bench import (
     checking,
     declaring,
     delivering,
+    isolating,
     mending,
     picking,
     policies,
@@ -69,6 +70,7 @@ PARTS = (
     "policy",
     "replay",
     "delivery",
+    "isolation",
     "recovery",
 )
 MESSAGES = 1_000_000
@@ -87,11 +89,12 @@ def main() -> None:
         "machine": platform.platform(),
         "messages": arguments.messages or MESSAGES,
     }
-    if not arguments.only or arguments.only == "pickup":
+    parts = arguments.only
+    if "pickup" in parts:
         results["pickup"] = _pickup()
-    if not arguments.only or arguments.only == "policy":
+    if "policy" in parts:
         results["policy"] = _policy()
-    if arguments.only not in {"pickup", "policy"}:
+    if parts - {"pickup", "policy"}:
         _on_a_node(arguments, results)
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(json.dumps(results, indent=2) + "\n")
@@ -109,6 +112,7 @@ def _on_a_node(arguments: argparse.Namespace, results: dict[str, Any]) -> None:
             "queue": lambda: _queue(contact, mails),
             "pulsar": lambda: _pulsar(contact, min(mails, PROCESSED_MAX)),
             "delivery": lambda: {"delivery": _delivery(contact)},
+            "isolation": lambda: {"isolation": _isolation(contact)},
             "recovery": lambda: {"recovery": _recovery(contact)},
             "replay": lambda: {"replay": _replay(contact)},
             "cleanup": lambda: {"cleanup": _cleanup(contact, mails)},
@@ -119,7 +123,7 @@ def _on_a_node(arguments: argparse.Namespace, results: dict[str, Any]) -> None:
             "scanning": lambda: _spark(contact, messages or MESSAGES),
         }
         for name, measure in parts.items():
-            if not arguments.only or arguments.only == name:
+            if name in arguments.only:
                 results |= measure()
 
 
@@ -133,8 +137,16 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--writes", type=int, default=2_000, help="messages that the store adds and flags per round")
     parser.add_argument("--mails", type=int, default=1_000_000, help="mails that have gone through the largest queue")
     parser.add_argument("--blobs", type=int, default=100_000, help="blobs of the largest store that is collected")
-    parser.add_argument("--only", choices=PARTS, help="a part only")
+    parts = f"some parts only, with commas between them: {', '.join(PARTS)}"
+    parser.add_argument("--only", type=_parts, default=frozenset(PARTS), help=parts)
     return parser.parse_args()
+
+
+def _parts(text: str) -> frozenset[str]:
+    parts = frozenset(text.split(","))
+    if unknown := sorted(parts - frozenset(PARTS)):
+        raise argparse.ArgumentTypeError(f"no part has this name: {', '.join(unknown)}")
+    return parts
 
 
 def _pickup() -> list[dict[str, Any]]:
@@ -166,12 +178,27 @@ def _delivery(contact: Contact) -> list[dict[str, Any]]:
     print("== Mails in by SMTP and out by SMTP, beside Postfix")
     with connect(contact) as cluster, one_rabbitmq() as broker, broker.vhost() as vhost:
         keyspace = created(cluster, "bench_delivery", QUEUE)
-        measured = delivering.measure(contact, keyspace.name, broker, vhost)
+        measured = delivering.measure(delivering.DeliveryParts(contact, keyspace, broker, vhost))
         for one in measured:
             print(one)
         print(f"delivery serve / Postfix: {delivering.ratio(measured):.2f}")
         dropped(cluster, (keyspace.name,))
     return [asdict(one) for one in measured]
+
+
+def _isolation(contact: Contact) -> list[dict[str, Any]]:
+    print("== A mail behind mails of a suspended domain")
+    measured = []
+
+    def shown(isolated: isolating.Isolated) -> None:
+        print(isolated, flush=True)
+        measured.append(isolating.as_json(isolated))
+
+    with connect(contact) as cluster, one_rabbitmq() as broker, broker.vhost() as vhost:
+        keyspace = created(cluster, "bench_isolation", QUEUE)
+        isolating.measure(delivering.DeliveryParts(contact, keyspace, broker, vhost), shown)
+        dropped(cluster, (keyspace.name,))
+    return measured
 
 
 def _writing(host: str, port: int, writes: int) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 
 from mailmend.admin.local.processes import free_port
-from mailmend.cql.driver.session import Contact
+from mailmend.cql.driver.session import Contact, Keyspace
 from tests.support.brokers import Broker
 from tests.support.postfix import HOST, MailDrain, mail_drain, relaying_postfix, send_mails, until_listening
 
@@ -27,6 +27,10 @@ SESSIONS = 20
 ROUNDS = 3
 _PATIENCE_SECONDS = 300.0
 OURS, POSTFIX = "delivery serve", "Postfix"
+LIMITS = (
+    *("--concurrency", str(SESSIONS), "--domain-concurrency", str(SESSIONS)),
+    *("--prefetch", "200", "--mails-per-connection", "100"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +45,39 @@ class DeliveryLane:
         return f"{self.name}: {self.taken:,.0f} mails/s taken, {self.through:,.0f} mails/s through"
 
 
-def measure(contact: Contact, keyspace: str, broker: Broker, vhost: str) -> list[DeliveryLane]:
+@dataclass(frozen=True, slots=True)
+class DeliveryParts:
+    """What a server of deliveries runs on."""
+
+    contact: Contact
+    keyspace: Keyspace
+    broker: Broker
+    vhost: str
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """The settings of a process that uses them."""
+        broker = self.broker
+        return {
+            "MAILMEND_HOST": self.contact.hosts[0],
+            "MAILMEND_PORT": str(self.contact.port),
+            "MAILMEND_LOCAL_DC": self.contact.local_dc or "",
+            "MAILMEND_KEYSPACE": self.keyspace.name,
+            "MAILMEND_BROKER": f"amqp://{broker.host}:{broker.port}/{self.vhost}",
+        }
+
+
+def measure(parts: DeliveryParts) -> list[DeliveryLane]:
     """Both lanes in turn, after a round of each that is not counted."""
     with (
         mail_drain() as ours_out,
         mail_drain() as postfix_out,
         relaying_postfix(postfix_out.port) as postfix,
-        _server(contact, keyspace, broker, vhost, ours_out.port) as port,
+        served(parts, "bench", ours_out.port, LIMITS) as ours,
     ):
         rounds: dict[str, list[tuple[float, float]]] = {OURS: [], POSTFIX: []}
         for number in range(ROUNDS + 1):
-            for name, entry, drain in ((OURS, port, ours_out), (POSTFIX, postfix.port, postfix_out)):
+            for name, entry, drain in ((OURS, ours.port, ours_out), (POSTFIX, postfix.port, postfix_out)):
                 one = _one_round(entry, drain)
                 if number:
                     rounds[name].append(one)
@@ -76,32 +102,44 @@ def _one_round(port: int, drain: MailDrain) -> tuple[float, float]:
     return MAILS / taken, MAILS / (time.monotonic() - began)
 
 
+@dataclass(frozen=True, slots=True)
+class ServedQueue:
+    """A `mailmend delivery serve` as a process of its own, and the port at which it takes mails."""
+
+    process: "subprocess.Popen[bytes]"
+    port: int
+
+    @property
+    def resident_mib(self) -> float:
+        """The memory that the process has now."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        kib = next(line.split()[1] for line in status.splitlines() if line.startswith("VmRSS"))
+        return int(kib) / 1024
+
+
 @contextmanager
-def _server(contact: Contact, keyspace: str, broker: Broker, vhost: str, next_port: int) -> Iterator[int]:
-    """`mailmend delivery serve` as a process of its own: the port at which it takes mails."""
+def served(
+    parts: DeliveryParts, queue: str, next_port: int, options: Sequence[str] = (), blobs: Path | None = None
+) -> Iterator[ServedQueue]:
+    """A server of the queue that hands all mail over to a port of this machine; it ends with the block.
+
+    The folder of the contents is a new one where none is named.
+    """
     port = free_port([HOST])
     with TemporaryDirectory() as home:
-        where = {
-            "MAILMEND_HOST": contact.hosts[0],
-            "MAILMEND_PORT": str(contact.port),
-            "MAILMEND_LOCAL_DC": contact.local_dc or "",
-            "MAILMEND_KEYSPACE": keyspace,
-            "MAILMEND_BROKER": f"amqp://{broker.host}:{broker.port}/{vhost}",
-            "MAILMEND_BLOBS": f"file://{home}/blobs",
-        }
-        (Path(home) / "blobs").mkdir()
-        words = ["delivery", "serve", "bench", "--listen", f"{HOST}:{port}", "--next-hop", f"{HOST}:{next_port}"]
-        limits = ["--concurrency", str(SESSIONS), "--prefetch", "200", "--mails-per-connection", "100"]
-        limits += ["--domain-concurrency", str(SESSIONS)]
+        folder = blobs or Path(home) / "blobs"
+        folder.mkdir(exist_ok=True)
+        where = {**parts.environment, "MAILMEND_BLOBS": f"file://{folder}"}
+        words = ["delivery", "serve", queue, "--listen", f"{HOST}:{port}", "--next-hop", f"{HOST}:{next_port}"]
         with (Path(home) / "log").open("w") as log:
             server = subprocess.Popen(
-                [sys.executable, "-m", "mailmend", *words, *limits, "--log-level", "warning"],
+                [sys.executable, "-m", "mailmend", *words, *options, "--log-level", "warning"],
                 env={**os.environ, **where, "HOME": home},
                 stderr=log,
             )
             try:
                 until_listening(server, port)
-                yield port
+                yield ServedQueue(server, port)
             finally:
                 server.terminate()
                 server.wait()
