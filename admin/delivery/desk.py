@@ -20,7 +20,7 @@ from mailmend.admin.frame.http.desk import HealthStatus, PartHealth, TooManyCall
 from mailmend.admin.frame.settings import QueueSettings
 from mailmend.admin.frame.values import plain
 from mailmend.admin.queue.connections import QueueConnections
-from mailmend.delivery.mail.entries import EntryChange, QueuedEntry
+from mailmend.delivery.mail.entries import EntryChange, EntryState, QueuedEntry
 from mailmend.delivery.policy.counters import PolicyChanges
 from mailmend.delivery.policy.explaining import NextSource, SourceExplanation, as_in_file, explain_by, next_source
 from mailmend.delivery.policy.file.description import INCOMING, POLICY, QUOTA, SUSPENSION
@@ -245,7 +245,7 @@ class MailExplanation:
 
     moment: ServerMoment
     here: tuple[EntryStanding, ...]
-    queued: tuple[QueuedEntry, ...]
+    queued: tuple["QueuedStanding", ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,6 +256,19 @@ class ValuesExplanation:
     mail: ActiveMail
     sources: tuple[SourceExplanation, ...]
     goes: NextSource | None
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedStanding:
+    """The state of an entry that this server does not have.
+
+    Attributes:
+        alike: what holds here for a mail with the values of its envelope; None where it is not
+            active.
+    """
+
+    queued: QueuedEntry
+    alike: ValuesExplanation | None
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -340,7 +353,17 @@ class DeliveryDesk:
             if not queued:
                 mend = f"What was tried says: mailmend delivery show {self.settings.name} {name}"
                 raise NotThere(f"{self.settings.name} has no {name} any more", mend=mend)
-        return MailExplanation(moment, await self._with_intents(moment, here), tuple(queued))
+        standings = tuple(QueuedStanding(entry, self._alike(entry)) for entry in queued)
+        return MailExplanation(moment, await self._with_intents(moment, here), standings)
+
+    def _alike(self, queued: QueuedEntry) -> ValuesExplanation | None:
+        """What holds here for a mail like it: it may be in the backlog of its sub-queue."""
+        if queued.state is not EntryState.ACTIVE:
+            return None
+        said = {**queued.mail.fields, PickupField.RECIPIENT_DOMAIN: queued.entry.domain}
+        values = {pickup_field: pickup_field.of(text) for pickup_field, text in said.items()}
+        own = tuple(source.address for source in self.server.settings.sources)
+        return self._explained(ActiveMail("", values, own, queued.mail.urgent))
 
     async def _with_intents(self, moment: ServerMoment, here: Sequence[EntryStanding]) -> tuple[EntryStanding, ...]:
         """Those that have not ended with what is ordered for after their attempts; all by the file's conditions."""
@@ -370,7 +393,9 @@ class DeliveryDesk:
         given = [PickupField.LOCAL_IP.normal(address) for address in local_ip]
         own = given or [source.address for source in self.server.settings.sources]
         left = reaching(own, normal.get(PickupField.REMOTE_IP, ""))
-        mail = ActiveMail("", normal, left)
+        return self._explained(ActiveMail("", normal, left))
+
+    def _explained(self, mail: ActiveMail) -> ValuesExplanation:
         moment = self._moment()
         sources = explain_by(self.server.engine, mail, moment.nanos)
         return ValuesExplanation(moment, mail, moment.in_file(sources), next_source(self.server.engine, mail, sources))

@@ -14,7 +14,12 @@ from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
 from mailmend.admin.delivery.answers import MAIL_EXPLANATION, SHARE, SOURCE, STANDING, VALUES_EXPLANATION
-from mailmend.admin.delivery.desk import MailExplanation, ServerMoment, ValuesExplanation
+from mailmend.admin.delivery.desk import (
+    MailExplanation,
+    QueuedStanding,
+    ServerMoment,
+    ValuesExplanation,
+)
 from mailmend.admin.delivery.entries import intent_text
 from mailmend.admin.delivery.http.shared import (
     READS_THROUGH,
@@ -110,7 +115,7 @@ def explanation_json(result: MailExplanation) -> dict[str, Any]:
     """A mail's recipients, each with all that is known of why it waits."""
     entries = [_standing_json(standing, result.moment) for standing in result.here]
     if not entries:
-        entries = [_queued_json(entry) for entry in result.queued]
+        entries = [_queued_json(standing, result.moment) for standing in result.queued]
     found: dict[str, Any] = plain(MAIL_EXPLANATION.json(result, entries=entries))
     return found
 
@@ -160,7 +165,16 @@ def _standing_json(standing: EntryStanding, moment: ServerMoment) -> dict[str, A
     )
 
 
-def _queued_json(queued: QueuedEntry) -> dict[str, Any]:
+def _queued_json(standing: QueuedStanding, moment: ServerMoment) -> dict[str, Any]:
+    queued = standing.queued
+    why = [_rests(queued)]
+    sources: list[dict[str, Any]] = []
+    goes = None
+    alike = standing.alike
+    if alike:
+        why += _of_alike(alike, moment)
+        sources = [_source_json(source, moment) for source in alike.sources]
+        goes = alike.goes
     return STANDING.json(
         queued,
         here=False,
@@ -170,13 +184,22 @@ def _queued_json(queued: QueuedEntry) -> dict[str, Any]:
         expires_at=queued.mail.expires_at,
         due_at=queued.due_at,
         counted_as=None,
-        sources=[],
-        goes_from=None,
-        goes_at=None,
+        sources=sources,
+        **_goes_json(goes, moment),
         ahead=None,
         waits_on=[],
-        why=[_rests(queued), *_intended(queued.after_attempt)],
+        why=[*why, *_intended(queued.after_attempt)],
     )
+
+
+def _of_alike(alike: ValuesExplanation, moment: ServerMoment) -> Iterator[str]:
+    """What refuses a mail like it here; the servers of its domain are not looked up for that."""
+    refusals = list(_refusals(alike.sources, moment))
+    if refusals:
+        yield "A mail like it waits here for this:"
+        yield from refusals
+    else:
+        yield "Nothing refuses a mail like it here, as far as its envelope tells."
 
 
 def _intended(change: EntryChange | None) -> Iterator[str]:
@@ -197,7 +220,7 @@ def _rests(queued: QueuedEntry) -> str:
         return f"Deferred until {shown(queued.due_at)}, {said}."
     if queued.due_at:
         return f"Deferred until {shown(queued.due_at)}."
-    return "Active, and not with this server: another one has it, or it is on its way to one."
+    return "Active, and not with this server: it is behind others in a backlog, or elsewhere."
 
 
 def _sentences(standing: EntryStanding, moment: ServerMoment) -> Iterator[str]:

@@ -178,6 +178,28 @@ async def test_a_mail_that_this_server_does_not_have_is_explained_as_the_queue_k
     assert (await client.get("/explain/nothing")).status_code == 404
 
 
+async def test_what_holds_back_a_mail_that_is_not_in_hand_is_said_by_its_envelope(
+    world: DeliveryWorld, client: httpx2.AsyncClient
+) -> None:
+    """A mail in the backlog of its sub-queue waits for what the mails in hand wait for."""
+    shut = await world.put("di@shut.example")
+    free = await world.put("ed@two.example")
+
+    waits, goes = [await explained(client, name) for name in (shut, free)]
+
+    assert [(one["here"], one["stage"]) for one in (waits, goes)] == [(False, "active")] * 2
+    assert waits["why"][1:] == [
+        "A mail like it waits here for this:",
+        *[
+            f"From {address}: Policy 2 (line 3) counts it as localip {address}, recipientdomain shut.example: "
+            "none of these may begin."
+            for address in (A, B)
+        ],
+    ]
+    assert (waits["goes_from"], goes["goes_from"]) == (None, A)
+    assert goes["why"][1:] == ["Nothing refuses a mail like it here, as far as its envelope tells."]
+
+
 async def test_a_value_that_is_none_of_its_field_is_refused(client: httpx2.AsyncClient) -> None:
     """A slip would explain another mail."""
     refused = await client.get("/explain?remote_ip=nowhere")
