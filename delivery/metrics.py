@@ -1,7 +1,7 @@
 """What a server of deliveries tells monitoring; no label names a mail, an address or a domain."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 from mailmend.delivery.mail.attempts import UncertainPolicy
@@ -104,6 +104,13 @@ UNCERTAIN: Final = Metric(
     ("queue", "policy"),
     no_alert="Each one has a line in the log; a held mail waits for a person: `mailmend delivery list --in-state hold`",
 )
+REFUSED_ATTEMPTS: Final = Metric(
+    "mailmend_delivery_refused_attempts_total",
+    "Attempts at one server that did not deliver, by the class of the reply, of the shipped table "
+    "or of `classes` of the policy file (`mailmend policy classify`)",
+    ("queue", "class"),
+    no_alert="Informational: recipients that fail have an alert, and `automation` acts on classes",
+)
 LOST_REPORTS: Final = Metric(
     "mailmend_delivery_lost_reports_total",
     "Reports, and other mails without a sender, that could not be delivered, by recipient of the "
@@ -124,7 +131,12 @@ SHARE: Final = Metric(
     no_alert="A server that loses its membership cannot read orders either; MailmendSuspensionsUnread covers it",
 )
 _ORDERS: Final = (SUSPENSIONS, SUSPENSIONS_UNREAD, CONDITIONS, CONDITIONS_UNREAD, SUSPENSIONS_READ)
-DELIVERY_METRICS: Final = (ENDED, STAGES, HELD, LOOKED_AT, UNCERTAIN, LOST_REPORTS, *_PICKUP, *_ORDERS, SERVERS, SHARE)
+DELIVERY_METRICS: Final = (
+    *(ENDED, STAGES, HELD, LOOKED_AT, UNCERTAIN, REFUSED_ATTEMPTS, LOST_REPORTS),
+    *_PICKUP,
+    *_ORDERS,
+    *(SERVERS, SHARE),
+)
 
 _THEIRS: Final = "The clients decide how much they send"
 TAKEN: Final = {
@@ -208,6 +220,16 @@ def uncertain_samples(queue: QueueName, done: Mapping[UncertainPolicy, int]) -> 
     """Every policy, those that decided nothing too."""
     for policy in UncertainPolicy:
         yield MetricSample(UNCERTAIN, (queue, policy.value), done.get(policy, 0))
+
+
+def class_samples(
+    queue: QueueName,
+    seen: Mapping[str, int],
+    names: Iterable[str],
+) -> Iterator[MetricSample]:
+    """Every class that there is, also with a count of 0."""
+    for name in names:
+        yield MetricSample(REFUSED_ATTEMPTS, (queue, name), seen.get(name, 0))
 
 
 def report_samples(queue: QueueName, lost: Mapping[ReportReader, int]) -> Iterator[MetricSample]:

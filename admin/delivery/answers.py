@@ -107,17 +107,21 @@ _ATTEMPT: Final = JsonForm(
         "outcome": JsonField(AttemptOutcome | None, "null: none is known."),
         "stage": JsonField(AttemptStage | None),
         "status": JsonField(str | None, to_json=_unless_empty),
+        "class": JsonField(str | None, "Of the status.", "reply_class", _unless_empty),
         "host": JsonField(str),
         "bytes": JsonField(int, "", "content_bytes"),
         "urgent": JsonField(bool),
         "server": JsonField(str),
     },
 )
+_CLASS: Final = JsonField(str | None, "Of the reply.", "reply_class", _unless_empty)
+_WITH_CLASS: Final = {**ENTRY.answers, "class": _CLASS}
+_SHOWN_ENTRY: Final = replace(ENTRY, body="ShownEntryBody", answers=_WITH_CLASS)
 SHOWN_ENTRIES: Final = JsonForm(
     body="EntryAnswer",
     about="All recipients of one mail, or one, and what was tried; none is left of a mail that is gone.",
     answers={
-        "entries": JsonField(ENTRY, many=True),
+        "entries": JsonField(_SHOWN_ENTRY, many=True),
         "attempts": JsonField(_ATTEMPT, many=True),
     },
 )

@@ -24,6 +24,7 @@ from mailmend.delivery.ledger.attempts import (
 from mailmend.delivery.ledger.orders import LedgerOrders
 from mailmend.delivery.mail.attempts import MailRelay, NextHops, SourceAddress
 from mailmend.delivery.policy.replay_sums import AttemptRecord
+from mailmend.delivery.policy.reply_classes import ReplyClasses, ReplyRule
 from mailmend.delivery.smtp.outgoing.addresses import (
     IpNetwork,
     OwnHost,
@@ -169,6 +170,17 @@ def hook_named(group: str, name: str | None) -> Callable[..., Any] | None:
 def policy_file(file: Path) -> "PolicyFile":
     """What the file says, and where it says so."""
     found: PolicyFile = import_or_name_extra("mailmend.delivery.policy.file.reading").read_policies(file)
+    return found
+
+
+def reply_classes(own: Sequence[ReplyRule] = ()) -> ReplyClasses:
+    """A file's own rules of classes, and then the rules that come with the package.
+
+    Raises:
+        MissingExtra: the packages that read policy files are not installed.
+    """
+    replies = import_or_name_extra("mailmend.delivery.policy.file.replies")
+    found: ReplyClasses = replies.all_classes(own)
     return found
 
 

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeVar
 
-from mailmend.admin.delivery.connections import asks_of_server, policy_file
+from mailmend.admin.delivery.connections import asks_of_server, policy_file, reply_classes
 from mailmend.admin.delivery.policy_explain import reaching
 from mailmend.admin.delivery.policy_texts import policy_path, quota_path, suspension_path
 from mailmend.admin.delivery.show import ShowEntryRequest, entry_shown
@@ -21,11 +21,14 @@ from mailmend.admin.frame.settings import QueueSettings
 from mailmend.admin.frame.values import plain
 from mailmend.admin.queue.connections import QueueConnections
 from mailmend.delivery.mail.entries import EntryChange, EntryState, QueuedEntry
+from mailmend.delivery.mail.reactions import ReplyReactions
+from mailmend.delivery.metrics import class_samples
 from mailmend.delivery.policy.counters import PolicyChanges
 from mailmend.delivery.policy.explaining import NextSource, SourceExplanation, as_in_file, explain_by, next_source
 from mailmend.delivery.policy.file.description import INCOMING, POLICY, QUOTA, SUSPENSION
 from mailmend.delivery.policy.file.forms import BadPolicyFile
 from mailmend.delivery.policy.file.reading import PolicyFile
+from mailmend.delivery.policy.file.reply_description import AUTOMATIC_RULE, REPLY_RULE
 from mailmend.delivery.policy.orders import Order, OrderKind, PlacedCondition
 from mailmend.delivery.policy.policies import DocumentPath, PickupPolicies
 from mailmend.delivery.policy.policy import PickupField
@@ -41,6 +44,17 @@ from mailmend.model.metrics import MetricSample
 
 if TYPE_CHECKING:
     from mailmend.delivery.smtp.incoming.listener import MailListener
+
+
+def use_classes(server: DeliveryServer, said: PickupPolicies) -> None:
+    """Have a server work by a file's classes of replies and automatic rules from now on."""
+    reactions_of(server).use(reply_classes(said.classes), said.automation)
+
+
+def reactions_of(server: DeliveryServer) -> ReplyReactions:
+    """The classes of replies by which a server works, and what it has counted."""
+    assert server.hooks is not None  # a server has them from its beginning
+    return server.hooks.reactions
 
 
 Limit = Callable[[PickupPolicies], PolicyChanges]
@@ -143,6 +157,8 @@ POLICIES_IN_FORCE: Final = JsonForm(
         "suspends": JsonField(SUSPENSION, "", None, many=True),
         "incoming": JsonField(INCOMING, "", None, many=True),
         "quotas": JsonField(QUOTA, "", None, many=True),
+        "classes": JsonField(REPLY_RULE, "They come before the shipped rules.", None, many=True),
+        "automation": JsonField(AUTOMATIC_RULE, "", None, many=True),
         "tenants": JsonField(
             dict[str, int],
             "What tenants weigh that weigh more than others.",
@@ -177,8 +193,24 @@ def policies_json(served: PoliciesInForce) -> Mapping[str, Any]:
     for number, quota in enumerate(said.quotas):
         line = _line(served, quota_path(number))
         quotas.append(QUOTA.json(quota, line=line))
+    classes = list[Mapping[str, Any]]()
+    for number, reply_rule in enumerate(said.classes):
+        line = _line(served, ("classes", number))
+        classes.append(REPLY_RULE.json(reply_rule, rule=number + 1, line=line))
+    automation = list[Mapping[str, Any]]()
+    for number, automatic_rule in enumerate(said.automation):
+        line = _line(served, ("automation", number))
+        automation.append(AUTOMATIC_RULE.json(automatic_rule, line=line))
     found: Mapping[str, Any] = plain(
-        POLICIES_IN_FORCE.json(served, policies=policies, suspends=suspensions, incoming=incoming, quotas=quotas)
+        POLICIES_IN_FORCE.json(
+            served,
+            policies=policies,
+            suspends=suspensions,
+            incoming=incoming,
+            quotas=quotas,
+            classes=classes,
+            automation=automation,
+        )
     )
     return found
 
@@ -327,6 +359,7 @@ class DeliveryDesk:
 
     def _limit(self, found: PickupPolicies) -> PolicyChanges:
         changes = self.server.limit(found.policies, found.suspensions, found.weights)
+        use_classes(self.server, found)
         if self.listener:
             self.listener.intake.rules = found.incoming
             self.listener.intake.quotas.limit(found.quotas)
@@ -335,6 +368,8 @@ class DeliveryDesk:
     def samples(self) -> Iterable[MetricSample]:
         """What the server, and its listener, tell monitoring."""
         yield from self.server.samples()
+        reactions = reactions_of(self.server)
+        yield from class_samples(self.settings.name, reactions.seen, reactions.classes.names)
         if self.listener:
             yield from self.listener.samples()
 

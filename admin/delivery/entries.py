@@ -256,6 +256,8 @@ def _said(queued: QueuedEntry) -> str:
         return f"ordered: {intent_text(queued.after_attempt)}"
     if order:
         return f"{CHANGED_TEXTS[order.action]} by {order.owner}: {order.reason}"
+    if queued.reply_class:
+        return f"{queued.reply_class}: {queued.entry.reply}"
     return queued.entry.reply
 
 

@@ -186,7 +186,7 @@ async def order_added(
         new_id=connections.clock.new_uuid(),
         threshold=request.threshold,
     )
-    same = next((other for other in before if other.has_scope_of(order) and not other.is_of_hook), None)
+    same = next((other for other in before if other.has_scope_of(order) and not other.is_of_program), None)
     _refuse_other_id(request, same, before)
     event = OrderEvent.ADDED
     if same:

@@ -387,6 +387,11 @@ POLICY: Final = CommandGroup(
             "Say what a policy file would have done to the recorded attempts of a queue.",
             "mailmend.admin.delivery.simulate:SIMULATE",
         ),
+        Late(
+            "classify",
+            "Say which class a reply of a server has, and which automatic rules count it.",
+            "mailmend.admin.delivery.policy_classify:CLASSIFY",
+        ),
         SCHEMA,
         ADD,
         LIST,

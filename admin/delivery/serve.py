@@ -23,7 +23,7 @@ from mailmend.admin.delivery.connections import (
     own_name,
     relay_of,
 )
-from mailmend.admin.delivery.desk import DeliveryDesk, PoliciesInForce
+from mailmend.admin.delivery.desk import DeliveryDesk, PoliciesInForce, use_classes
 from mailmend.admin.delivery.retry_options import RetryRequest
 from mailmend.admin.delivery.serve_options import (
     CONCURRENCY_DEFAULT,
@@ -330,6 +330,7 @@ def serve(request: DeliveryRequest, caller: Caller) -> DeliveryEnded:
             where = request.next_hop or "the servers of each domain"
             caller.remark(f"Delivering {request.queue} by {where} until SIGTERM or Ctrl-C.")
             server.limit(limits.policies, limits.suspensions, limits.weights)
+            use_classes(server, limits)
             listener = None
             if request.listen:
                 listener = _listener(queue, connections, request, limits, tls)

@@ -38,6 +38,9 @@ from mailmend.model.grammar import address_of_literal, can_be_looked_up, read_ne
 
 CONCURRENCY_DEFAULT: Final = 100
 
+CONCURRENCY_MAX: Final = 50_000
+"""Also of --prefetch, because attempts are made of mails in hand; RabbitMQ counts up to 65,535."""
+
 
 DOMAIN_CONCURRENCY_DEFAULT: Final = 20
 """As Postfix has it (`default_destination_concurrency_limit`)."""
@@ -341,8 +344,9 @@ SERVE: Final = Command(
         ),
         option(
             "--concurrency",
-            "Attempts to deliver at once.",
-            type=click.IntRange(1, 10_000),
+            "Attempts to deliver at once. Each one may need two open files and a mail in hand: raise "
+            "the limit of open files, and --prefetch, with it.",
+            type=click.IntRange(1, CONCURRENCY_MAX),
             default=CONCURRENCY_DEFAULT,
             metavar="N",
         ),
@@ -350,13 +354,13 @@ SERVE: Final = Command(
             "--domain-concurrency",
             "Attempts at once for one domain where --policies names no policy; 0 is no limit. "
             "[default: 20, and at most half of --concurrency]",
-            type=click.IntRange(0, 10_000),
+            type=click.IntRange(0, CONCURRENCY_MAX),
             metavar="N",
         ),
         option(
             "--prefetch",
             "How many mails of each priority are taken, and worked on, at once.",
-            type=click.IntRange(1, 10_000),
+            type=click.IntRange(1, CONCURRENCY_MAX),
             default=PREFETCH_DEFAULT,
         ),
         *RETRY_OPTIONS,

@@ -356,6 +356,7 @@ class JournalledAttempt:
         outcome: None: none is known.
         stage: how far it got; None while it goes on.
         status: an enhanced status code; "" while it goes on.
+        reply_class: of the status; "" where it gives no class. The ledger does not keep it.
     """
 
     entry: EntryId
@@ -372,6 +373,7 @@ class JournalledAttempt:
     outcome: AttemptOutcome | None = None
     stage: AttemptStage | None = None
     status: str = ""
+    reply_class: str = ""
 
     @property
     def started_at(self) -> datetime:

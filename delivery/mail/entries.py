@@ -309,6 +309,7 @@ class QueuedEntry:
         due_at: when a deferred one is tried again; None for others.
         attributes: the mail's attributes that are texts, numbers or flags.
         after_attempt: of an active one: what is to follow once its attempt has ended.
+        reply_class: of the last reply; "" without a reply, or where it is not looked for.
     """
 
     entry: DeliveryEntry
@@ -318,6 +319,7 @@ class QueuedEntry:
     due_at: datetime | None = None
     attributes: Mapping[str, str] = field(default_factory=dict)
     after_attempt: EntryChange | None = None
+    reply_class: str = ""
 
 
 class EntryField(Enum):

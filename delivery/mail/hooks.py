@@ -63,6 +63,7 @@ class HookedAttempt:
         why: a sentence of ours, where the server said nothing.
         stage: how far it got; None where no server could be tried.
         is_last: whether a refusal for now means that it has failed: by its age, or by the number of attempts.
+        reply_class: of a refusal, as `mailmend policy classify` says it; "" for other ends.
     """
 
     recipient: HookedRecipient
@@ -73,6 +74,7 @@ class HookedAttempt:
     host: str
     stage: AttemptStage | None
     is_last: bool
+    reply_class: str = ""
 
 
 @dataclass(frozen=True, slots=True)

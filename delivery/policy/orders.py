@@ -39,8 +39,13 @@ ORDER_MAX: Final = timedelta(days=365)
 HOOK_OWNER: Final = "hook "
 """The owner of a hook's order begins with this, before the hook's name; no other owner begins with it."""
 
+AUTOMATIC_OWNER: Final = "automatic rule "
+"""The owner of an automatic limit begins with this, before the name of the rule."""
+
 NOTHING_BEGINS: Final = Threshold(concurrency=0)
 """The effect of a suspension, and of a condition whose limits cannot be read."""
+
+_OF_PROGRAMS: Final = (HOOK_OWNER, AUTOMATIC_OWNER)
 
 _CONDITION_IDS: Final = UUID("1f0b3c3e-5d0a-4c58-9d2e-0c6d8f5f7a11")
 
@@ -120,13 +125,14 @@ class Order:
         return self.ends_at is not None and self.ends_at <= now
 
     @property
-    def is_of_hook(self) -> bool:
-        return self.owner.startswith(HOOK_OWNER)
+    def is_of_program(self) -> bool:
+        """Whether a hook or an automatic rule ordered it, and no person."""
+        return self.owner.startswith(_OF_PROGRAMS)
 
     @property
     def rank(self) -> tuple[bool, datetime, UUID]:
-        """The condition with the lower rank is tested first: conditions of people come before conditions of hooks."""
-        return self.is_of_hook, self.made_at, self.id
+        """The condition with the lower rank is tested first: people come before programs."""
+        return self.is_of_program, self.made_at, self.id
 
     @property
     def patterns(self) -> Mapping[PickupField, tuple[ValuePattern, ...]]:
@@ -205,10 +211,10 @@ def new_order(
     order_id = new_id
     made_at = instant_of(micros_of(new_id))
     if kind is OrderKind.CONDITION:
-        hook = ""
-        if owner.startswith(HOOK_OWNER):
-            hook = owner
-        order_id = condition_id(queue, fields, values, hook)
+        program = ""
+        if owner.startswith(_OF_PROGRAMS):
+            program = owner
+        order_id = condition_id(queue, fields, values, program)
         made_at = now
     ends_at = None
     if lasts is not None:
@@ -227,12 +233,18 @@ def new_order(
     )
 
 
-def condition_id(queue: QueueName, fields: Sequence[str], values: PatternTexts, hook: str = "") -> UUID:
+def condition_id(
+    queue: QueueName,
+    fields: Sequence[str],
+    values: PatternTexts,
+    program: str = "",
+) -> UUID:
     """The id of a condition without a given id: the same fields and values always make the same id.
 
-    A condition of a hook is another condition than the same one of people: `hook` is its owner.
+    A condition of a hook or an automatic rule is another one than the same condition of people:
+    `program` is its owner.
     """
-    return uuid5(_CONDITION_IDS, repr((queue, tuple(fields), sorted(values.items()))) + hook)
+    return uuid5(_CONDITION_IDS, repr((queue, tuple(fields), sorted(values.items()))) + program)
 
 
 def normal_value(kind: OrderKind, named: PickupField, text: str) -> str:

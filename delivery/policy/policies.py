@@ -3,11 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from mailmend.delivery.policy.automation import AutomaticRule
 from mailmend.delivery.policy.incoming import IncomingRule
 from mailmend.delivery.policy.orders import Suspension
 from mailmend.delivery.policy.policy import CounterPolicy, PickupField, Threshold
 from mailmend.delivery.policy.quotas import QueueQuota
 from mailmend.delivery.policy.rates import RateAlgorithm
+from mailmend.delivery.policy.reply_classes import ReplyRule
 from mailmend.delivery.policy.turns import NO_WEIGHTS
 
 DocumentPath = tuple[str | int, ...]
@@ -23,6 +25,8 @@ class PickupPolicies:
         incoming: what becomes of mails that clients hand over.
         weights: of tenants, 1 to 100; of others 1.
         quotas: how much may be in the queue before no more is taken.
+        classes: rules of the file's own that come before the shipped ones.
+        automation: limits that follow from the classes of replies.
     """
 
     policies: tuple[CounterPolicy, ...] = ()
@@ -32,6 +36,8 @@ class PickupPolicies:
     incoming: tuple[IncomingRule, ...] = ()
     weights: Mapping[str, int] = field(default_factory=lambda: NO_WEIGHTS)
     quotas: tuple[QueueQuota, ...] = ()
+    classes: tuple[ReplyRule, ...] = ()
+    automation: tuple[AutomaticRule, ...] = ()
 
     def with_domain_limit(self, most: int) -> "PickupPolicies":
         """The same, with a limit for each domain where no policy limits anything.

@@ -66,6 +66,10 @@ _OF_THE_SERVER: Final = frozenset({AttemptStage.CONNECT, AttemptStage.TLS, Attem
 """Where an attempt ends without a reply about the mail: the next server may be tried."""
 
 
+_REFUSALS: Final = frozenset({EntryEnd.REFUSED, EntryEnd.FAILED})
+"""Ends that a reply of a server, or a sentence of ours instead, decides."""
+
+
 @dataclass(slots=True, eq=False)
 class ReadyEntry:
     """An entry that waits to be picked.
@@ -94,19 +98,20 @@ class ReadyEntry:
     def domain(self) -> str:
         return self.recipient.rpartition("@")[2].lower()
 
+    @property
+    def fields(self) -> dict[PickupField, str]:
+        """What policies count by, as far as it is known before a server is."""
+        values = {**self.held.mail.fields, **self.wanted.fields}
+        values[PickupField.RECIPIENT_DOMAIN] = self.domain
+        return {pickup_field: pickup_field.of(value) for pickup_field, value in values.items()}
+
     def active(self, hop: NextHop) -> ActiveMail:
         """The entry as the policies count it with this server."""
-        values = {
-            **self.held.mail.fields,
-            **self.wanted.fields,
-            PickupField.RECIPIENT_DOMAIN: self.domain,
-            PickupField.REMOTE_MX: hop.host,
-            PickupField.REMOTE_IP: hop.address,
-        }
-        normal = {pickup_field: pickup_field.of(value) for pickup_field, value in values.items()}
-        return ActiveMail(
-            self.held.name_of(self.entry.id.number), normal, self.addresses_for(hop), self.held.mail.urgent
-        )
+        values = self.fields
+        values[PickupField.REMOTE_MX] = PickupField.REMOTE_MX.of(hop.host)
+        values[PickupField.REMOTE_IP] = PickupField.REMOTE_IP.of(hop.address)
+        name = self.held.name_of(self.entry.id.number)
+        return ActiveMail(name, values, self.addresses_for(hop), self.held.mail.urgent)
 
     def addresses_for(self, hop: NextHop) -> tuple[str, ...]:
         """Our addresses of the family of the server's."""
@@ -195,6 +200,7 @@ class EntryAttempts:
             if error.reply.permanent:
                 end = EntryEnd.FAILED
             ended = EndedEntry(entry, end, self.now(), error.reply.status, error.reply.text)
+            self.hooks.saw(error.reply, ready.fields)
             return await self._after(held, ended, None)
         ready.hops = [hop for hop in hops if ready.addresses_for(hop)]
         if not ready.hops:
@@ -224,6 +230,8 @@ class EntryAttempts:
             if result is None:
                 why = "this server is cut off from the others"
                 return self.cut_off(held, EndedEntry(entry, EntryEnd.RETURNED, self.now(), why=why, wait=held.away))
+            if not result.delivered:
+                self.hooks.saw(result.reply, recorded.fields)
             reply = ""
             if not result.reply.ours:
                 reply = str(result.reply)
@@ -351,7 +359,20 @@ class EntryAttempts:
         seen = self._seen(held, ended.entry)
         schedule = self.settings.schedule(held.mail.transport)
         is_last = schedule.after(entry.refusals + 1, ended.at, seen.expires_at, 0.0) is None
-        attempt = HookedAttempt(seen, ended.end, ended.status, entry.reply, ended.why, entry.host, stage, is_last)
+        refused = ""
+        if ended.end in _REFUSALS:
+            refused = self.hooks.reactions.class_of(entry.reply, ended.status, ended.why)
+        attempt = HookedAttempt(
+            recipient=seen,
+            end=ended.end,
+            status=ended.status,
+            reply=entry.reply,
+            why=ended.why,
+            host=entry.host,
+            stage=stage,
+            is_last=is_last,
+            reply_class=refused,
+        )
         result = await self.hooks.after(attempt)
         held.give(result.attributes)
         if result.decision is None:

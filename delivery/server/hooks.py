@@ -10,11 +10,12 @@ the ledger answers or not.
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final, TypeVar
 
+from mailmend.delivery.mail.attempts import SmtpReply
 from mailmend.delivery.mail.entries import EntryEnd, EntryId
 from mailmend.delivery.mail.hooks import (
     BounceRecipient,
@@ -30,8 +31,11 @@ from mailmend.delivery.mail.hooks import (
     PreDelivery,
     PutOffDelivery,
 )
-from mailmend.delivery.policy.orders import HOOK_OWNER
-from mailmend.model.errors import MailmendError
+from mailmend.delivery.mail.reactions import ReplyReactions, automatic_order
+from mailmend.delivery.policy.orders import AUTOMATIC_OWNER, HOOK_OWNER
+from mailmend.delivery.policy.policy import PickupField
+from mailmend.model.errors import MailmendError, WrongUse
+from mailmend.model.instants import nanos_of
 from mailmend.model.ports import Clock
 
 FAILED_HOOK: Final = PutOffDelivery(timedelta(minutes=5), counts=False, reason="the hook before delivery failed")
@@ -42,7 +46,7 @@ D = TypeVar("D", bound=PreDecision | PostDecision)
 
 
 def _heeded_by_nobody(_: Sequence[HookOrder], owner: str) -> None:
-    _LOG.warning("what a hook orders needs the ledger", extra={"owner": owner})
+    _LOG.warning("what a hook or an automatic rule orders needs the ledger", extra={"owner": owner})
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,7 @@ class DeliveryHooks:
         pre_name: of what people know it by; its orders are owned by it.
         post_name: the same for the post hook.
         heed: has the server heed what a hook orders, whose owner is the second argument.
+        reactions: the classes of replies, and the automatic limits.
     """
 
     clock: Clock
@@ -62,6 +67,17 @@ class DeliveryHooks:
     post_name: str = ""
     limit: timedelta = timedelta(seconds=10)
     heed: Callable[[Sequence[HookOrder], str], None] = _heeded_by_nobody
+    reactions: ReplyReactions = field(default_factory=ReplyReactions)
+
+    def saw(self, reply: SmtpReply, values: Mapping[PickupField, str]) -> None:
+        """Count a refusal of an attempt with these values, and order what it triggers."""
+        for triggered in self.reactions.count(reply, values, nanos_of(self.clock.monotonic())):
+            owner = AUTOMATIC_OWNER + triggered.rule.name
+            try:
+                self.heed([automatic_order(triggered, reply)], owner)
+            except WrongUse as error:
+                shown = {"owner": owner, "error": error.what}
+                _LOG.warning("an automatic rule orders nothing", extra=shown)
 
     async def before(self, recipient: HookedRecipient) -> HookResult[PreDecision]:
         """What the hook decides before an attempt; only where there is one."""

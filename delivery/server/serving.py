@@ -125,7 +125,7 @@ class DeliveryServer:
 
     def __post_init__(self) -> None:
         self._departures = MailDepartures(self.queue, self.clock, self.settings.reporter, self.settings.postmaster)
-        hooks = self.hooks or DeliveryHooks(clock=self.clock)
+        self.hooks = hooks = self.hooks or DeliveryHooks(clock=self.clock)
         if self.ledger:
             self.orders = SharedOrders(
                 queue=self.queue.name,

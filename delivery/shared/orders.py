@@ -23,6 +23,7 @@ from mailmend.delivery.mail.hooks import HookOrder, SuspendMails, order_of
 from mailmend.delivery.policy.counters import PolicyChanges
 from mailmend.delivery.policy.engine import PickupEngine
 from mailmend.delivery.policy.orders import (
+    AUTOMATIC_OWNER,
     Order,
     OrderKind,
     PlacedCondition,
@@ -38,7 +39,10 @@ from mailmend.model.instants import instant_of, nanos_in, nanos_of, span_of
 from mailmend.model.ports import Clock
 
 HOLDING_MAX: Final = 1_000
-"""The maximum number of suspensions of hooks in a queue, and also of conditions; a further one is not taken."""
+"""The maximum number of suspensions of hooks and automatic rules in a queue, and of conditions.
+
+A further one is not taken.
+"""
 
 _READING: Final = "what is ordered stays as it was"
 """Said where the orders cannot be read."""
@@ -181,7 +185,7 @@ def _log_placed(placed: PlacedCondition) -> None:
 
 @dataclass(slots=True, eq=False)
 class HookOrders:
-    """Orders of the hooks of one server, until the ledger has them.
+    """Orders of the hooks and the automatic rules of one server, until the ledger has them.
 
     No attempt waits for the ledger. Until the ledger has an order, the order holds on this server alone, in addition to
     the orders that the server reads meanwhile.
@@ -243,8 +247,11 @@ class HookOrders:
 
     def _with(self, order: Order, lasting: Sequence[Order]) -> Sequence[Order] | None:
         others = [other for other in lasting if other.id != order.id]
-        if sum(other.is_of_hook for other in others) >= HOLDING_MAX:
-            _LOG.warning("a hook orders too much", extra={"owner": order.owner, "holding": HOLDING_MAX})
+        if sum(other.is_of_program for other in others) >= HOLDING_MAX:
+            what = "a hook orders too much"
+            if order.owner.startswith(AUTOMATIC_OWNER):
+                what = "an automatic rule orders too much"
+            _LOG.warning(what, extra={"owner": order.owner, "holding": HOLDING_MAX})
             return None
         if order.id not in self._unwritten:
             if len(others) == len(lasting):

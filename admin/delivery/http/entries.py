@@ -9,7 +9,7 @@ from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
 from mailmend.admin.delivery import answers
-from mailmend.admin.delivery.desk import DeliveryDesk
+from mailmend.admin.delivery.desk import DeliveryDesk, reactions_of
 from mailmend.admin.delivery.entries import (
     EntriesRequest,
     GroupEntriesRequest,
@@ -177,7 +177,8 @@ async def entry(
     id: Annotated[str, Path(description="Of a mail, or `MAIL:NUMBER`.")],  # noqa: A002
 ) -> Response:
     """As `mailmend delivery show`."""
-    request = ShowEntryRequest(settings=desk.settings, id=id)
+    classes = reactions_of(desk.server).classes
+    request = ShowEntryRequest(settings=desk.settings, id=id, classes=classes)
     return answered(entry_document(await desk.read_through(entry_shown, request)))
 
 

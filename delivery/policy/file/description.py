@@ -396,5 +396,11 @@ FILE: Final = FileForm(
             "weights",
         ),
         FilePart("quotas", list_schema(defined("quota"))),
+        FilePart("classes", list_schema(defined("reply_rule")), "Classes, before the shipped ones."),
+        FilePart(
+            "automation",
+            list_schema(defined("automatic_rule")),
+            "What is ordered automatically when replies of a class come too often.",
+        ),
     ),
 )

@@ -38,6 +38,7 @@ from mailmend.delivery.policy.file.nodes import (
     read_patterns,
     read_ungrouped,
 )
+from mailmend.delivery.policy.file.replies import RuleSurroundings, automatic_rules, reply_rules
 from mailmend.delivery.policy.incoming import (
     IncomingField,
     IncomingRule,
@@ -150,7 +151,13 @@ def _said(top: PolicyNode) -> PickupPolicies:
         incoming=_incoming_rules,
         tenants=_weights,
         quotas=queue_quotas,
+        classes=reply_rules,
     )
+    limit = partial(_threshold, algorithm)
+    own = said.get("classes", ())
+    is_sure = not top.refused.count
+    surroundings = RuleSurroundings(own, is_sure, said.get("policies", ()), limit)
+    said |= read_parts(parts, FILE, automation=partial(automatic_rules, surroundings))
     unused = tuple(name for name in top.lists.values if name not in top.lists.used)
     return PickupPolicies(**said, algorithm=algorithm, unused_lists=unused)
 

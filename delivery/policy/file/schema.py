@@ -21,6 +21,7 @@ from mailmend.delivery.policy.file.description import (
     SUSPENSION_SCHEMA,
     THRESHOLD,
 )
+from mailmend.delivery.policy.file.reply_description import AUTOMATIC_RULE, REPLY_RULE
 from mailmend.delivery.policy.policy import PickupField
 from mailmend.model.file_forms import JsonSchema, defined, list_schema
 
@@ -58,6 +59,8 @@ def policy_schema() -> JsonSchema:
             "quota": QUOTA.schema,
             "quota_condition": QUOTA_CONDITION.schema,
             "quota_limit": QUOTA_LIMIT.schema,
+            "reply_rule": REPLY_RULE.schema,
+            "automatic_rule": AUTOMATIC_RULE.schema,
         },
     }
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from mailmend.delivery.policy.automation import AutomaticRule
 from mailmend.delivery.policy.file.description import (
     BYTES,
     CONDITION,
@@ -15,9 +16,11 @@ from mailmend.delivery.policy.file.description import (
     THRESHOLD,
 )
 from mailmend.delivery.policy.file.reading import policies_of
+from mailmend.delivery.policy.file.reply_description import AUTOMATIC_RULE, REPLY_RULE
 from mailmend.delivery.policy.incoming import IncomingRule
 from mailmend.delivery.policy.policy import CounterPolicy, Threshold, ThresholdCondition
 from mailmend.delivery.policy.quotas import QueueQuota, QuotaLimit
+from mailmend.delivery.policy.reply_classes import ReplyRule
 from mailmend.model.file_forms import FileForm
 
 KEPT = [
@@ -27,6 +30,8 @@ KEPT = [
     (QUOTA, QueueQuota),
     (QUOTA_LIMIT, QuotaLimit),
     (INCOMING, IncomingRule),
+    (REPLY_RULE, ReplyRule),
+    (AUTOMATIC_RULE, AutomaticRule),
 ]
 
 
@@ -37,7 +42,14 @@ def test_answers_show_each_attribute_that_the_reader_keeps(form: FileForm, kept:
 
 
 @pytest.mark.parametrize(
-    ("form", "kept"), [(THRESHOLD, Threshold), (QUOTA_LIMIT, QuotaLimit), (INCOMING, IncomingRule)]
+    ("form", "kept"),
+    [
+        (THRESHOLD, Threshold),
+        (QUOTA_LIMIT, QuotaLimit),
+        (INCOMING, IncomingRule),
+        (REPLY_RULE, ReplyRule),
+        (AUTOMATIC_RULE, AutomaticRule),
+    ],
 )
 def test_a_part_of_the_file_sets_each_attribute(form: FileForm, kept: type[Any]) -> None:
     assert {part.attribute or part.name for part in form.parts} == {field.name for field in fields(kept)}

@@ -61,6 +61,8 @@ def is_valid(text: str) -> bool:
     return not list(VALIDATOR.iter_errors(in_yaml_1_2(text)))
 
 
+AUTOMATIC = "name: a, class: RateLimited, fields: [jobid], trigger: 5/60"
+
 TAKEN = [
     PER_ADDRESS,
     PER_DOMAIN,
@@ -92,6 +94,12 @@ TAKEN = [
     "quotas: [{name: 5, fields: [tenantid, recipientdomain: {g: ['*.a.org']}], default: {messages: 0, bytes: 5G}}]",
     "quotas: [{name: a, conditions: [{then: {bytes: 5 kib}}, {if: {}, then: {messages: '7', bytes: 012}}]}]",
     "quotas: [{name: a.b, fields: [jobid], conditions: [{if: {jobid: [/x/, ~]}, then: {}}], default: {}}]",
+    "classes: []\nautomation: []",
+    "classes: [{class: A}, {class: B-1, code: 421, enhanced: 4.7.1, reply: x}, {class: C, code: [45x, '5xx', 550]}]",
+    "classes: [{class: D, enhanced: [x.7.28, 5.x.x], reply: ['/a|b/', 5, true]}, {class: True, reply: a}]",
+    "automation: [{name: 5, class: RateLimited, fields: [jobid], trigger: 5/60, then: suspend, for: 600}]",
+    "automation: [{name: a, class: [Timeout], if: {jobid: }, fields: [jobid], trigger: 1/2, then: {rate: 1}, for: 1H}]",
+    "classes: [{class: A}]\nautomation: [{name: a, class: A, fields: [jobid], trigger: 5/9, then: {rate: 1}, for: 2d}]",
     "lists: {l: [a.org]}\nincoming: [{if: {senderdomain: '@l', recipientdomain: '*.b.org', helo: a, recipient: b@c}}]",
 ]
 
@@ -208,6 +216,30 @@ def test_what_the_reader_takes_is_valid(text: str) -> None:
         "incoming: [{remove: 'X Job'}]",
         "incoming: [{remove: [[X-Job]]}]",
         "incoming: [{stop: 1}]",
+        "classes: {}",
+        "classes: [5]",
+        "classes: [{code: 421}]",
+        "classes: [{class: a b}]",
+        "classes: [{class: 5}]",
+        "classes: [{class: A, code: 921}]",
+        "classes: [{class: A, code: 42}]",
+        "classes: [{class: A, enhanced: 4.7}]",
+        "classes: [{class: A, reply: [[a]]}]",
+        "classes: [{class: A, text: a}]",
+        "automation: {}",
+        "automation: [{}]",
+        f"automation: [{{{AUTOMATIC}, then: stop, for: 10m}}]",
+        f"automation: [{{{AUTOMATIC}, then: {{concurency: 1}}, for: 10m}}]",
+        f"automation: [{{{AUTOMATIC}, then: suspend}}]",
+        f"automation: [{{{AUTOMATIC}, then: suspend, for: soon}}]",
+        f"automation: [{{{AUTOMATIC}, then: suspend, for: 5}}]",
+        "automation: [{name: a, class: RateLimited, fields: [], trigger: 5/60, then: suspend, for: 10m}]",
+        "automation: [{name: a, class: RateLimited, fields: [domain], trigger: 5/60, then: suspend, for: 10m}]",
+        "automation: [{name: a, class: RateLimited, fields: [jobid, jobid], trigger: 5/60, then: suspend, for: 10m}]",
+        "automation: [{name: a, class: RateLimited, fields: [jobid], trigger: 5, then: suspend, for: 10m}]",
+        "automation: [{name: a, class: RateLimited, fields: [jobid], trigger: 0/5, then: suspend, for: 10m}]",
+        "automation: [{name: a b, class: RateLimited, fields: [jobid], trigger: 5/60, then: suspend, for: 10m}]",
+        f"automation: [{{{AUTOMATIC}, if: {{jobid: '#g'}}, then: suspend, for: 10m}}]",
     ],
 )
 def test_what_is_wrong_in_form_is_refused_by_both(text: str) -> None:
@@ -229,6 +261,16 @@ def test_what_is_wrong_in_form_is_refused_by_both(text: str) -> None:
         "incoming: [{set: {jobid: '${1}'}}]",
         "incoming: [{set: {attributes: {jobid: a}}}]",
         "incoming: [{if: {header: {X-A: a, x-a: b}}}]",
+        "classes: [{class: A, reply: ''}]",
+        "classes: [{class: A, reply: '/(/'}]",
+        "automation: [{name: a, class: Unheard, fields: [jobid], trigger: 5/60, then: suspend, for: 10m}]",
+        "automation: [{name: a, class: RateLimited, fields: [jobid], trigger: 5000/60, then: suspend, for: 10m}]",
+        f"automation: [{{{AUTOMATIC}, then: suspend, for: 5s}}]",
+        f"automation: [{{{AUTOMATIC}, then: {{}}, for: 5m}}]",
+        "automation: [{name: a, class: [], fields: [jobid], trigger: 5/60, then: suspend, for: 10m}]",
+        f"automation: [{{{AUTOMATIC}, then: suspend, for: 10m}}, {{{AUTOMATIC}, then: suspend, for: 10m}}]",
+        f"automation: [{{{AUTOMATIC}, then: {{concurrency: 1}}, for: 10m, if: {{localip: 192.0.2.256}}}}]",
+        f"policies: [{{fields: [localip]}}]\nautomation: [{{{AUTOMATIC}, then: {{concurrency: 1}}, for: 10m}}]",
     ],
 )
 def test_what_takes_more_than_form_the_reader_alone_refuses(text: str) -> None:
@@ -279,6 +321,27 @@ made = st.dictionaries(
 incoming = st.lists(
     st.fixed_dictionaries({}, optional={"if": asked, "set": made, "remove": several, "stop": values}), max_size=2
 )
+scalars = st.one_of(values, st.sampled_from(["A", "a b", "421", "45x", "x.7.1", "5/60", "10m", "suspend", 421, 600]))
+some_scalars = st.one_of(scalars, st.lists(scalars, max_size=2))
+classes = st.lists(
+    st.fixed_dictionaries(
+        {"class": scalars}, optional={"code": some_scalars, "enhanced": some_scalars, "reply": some_scalars}
+    ),
+    max_size=2,
+)
+automation = st.lists(
+    st.fixed_dictionaries(
+        {"name": scalars, "class": st.sampled_from(["RateLimited", "A", ["RateLimited"]])},
+        optional={
+            "fields": st.lists(fields, max_size=2),
+            "trigger": scalars,
+            "then": st.one_of(scalars, thresholds),
+            "for": scalars,
+            "if": st.dictionaries(fields, several, max_size=1),
+        },
+    ),
+    max_size=1,
+)
 whole = st.fixed_dictionaries(
     {},
     optional={
@@ -288,6 +351,8 @@ whole = st.fixed_dictionaries(
         "policies": policies,
         "suspends": st.lists(st.dictionaries(fields, several, max_size=2), max_size=2),
         "incoming": incoming,
+        "classes": classes,
+        "automation": automation,
         "tenants": st.dictionaries(texts, several, max_size=2),
         "limits": policies,
     },
