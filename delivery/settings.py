@@ -6,13 +6,17 @@ from datetime import timedelta
 from ipaddress import IPv4Network, IPv6Network, ip_address
 from typing import Final
 
-from mailmend.delivery.mail.attempts import (
+from mailmend.delivery.mail.attempts import UncertainPolicy
+from mailmend.delivery.mail.settling import DEFAULT_SCHEDULE, RetrySchedule
+from mailmend.delivery.transports import (
+    NO_TRANSPORTS,
     DeliveryProtocol,
+    SendingSettings,
     SourceAddress,
     TlsLevel,
-    UncertainPolicy,
+    Transports,
+    sending_of,
 )
-from mailmend.delivery.mail.settling import DEFAULT_SCHEDULE, RetrySchedule
 from mailmend.model.grammar import host_and_port, unmapped
 
 
@@ -55,8 +59,29 @@ class DeliverySettings:
     server_name: str = "server"
     insists_on_name: bool = False
 
+    @property
+    def sending(self) -> SendingSettings:
+        """How mails are sent by the options of the server."""
+        return SendingSettings(self.sources, self.tls, self.protocol)
+
     def schedule(self, transport: str) -> RetrySchedule:
         return self.schedules.get(transport) or self.schedules.get("") or DEFAULT_SCHEDULE
+
+
+@dataclass(slots=True, eq=False)
+class TransportsInForce:
+    """How mails are sent, by their transport; a policy file that is read again says it anew.
+
+    Attributes:
+        options: of the server, for what the file leaves open.
+        said: of the file.
+    """
+
+    options: SendingSettings
+    said: Transports = field(default_factory=lambda: NO_TRANSPORTS)
+
+    def sending(self, transport: str) -> SendingSettings:
+        return sending_of(transport, self.said, self.options)
 
 
 LOOPBACK_NETWORKS: Final = (IPv4Network("127.0.0.0/8"), IPv6Network("::1/128"))

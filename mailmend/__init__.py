@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from mailmend.choices import ScanChoices as ScanChoices
     from mailmend.choices import UndoChoices as UndoChoices
     from mailmend.delivery.mail.attempts import AttemptStage as AttemptStage
-    from mailmend.delivery.mail.attempts import SourceAddress as SourceAddress
-    from mailmend.delivery.mail.attempts import TlsLevel as TlsLevel
     from mailmend.delivery.mail.entries import EntryEnd as EntryEnd
     from mailmend.delivery.mail.entries import EntryId as EntryId
     from mailmend.delivery.mail.hooks import BounceRecipient as BounceRecipient
@@ -58,6 +56,8 @@ if TYPE_CHECKING:
     from mailmend.delivery.policy.policy import PickupField as PickupField
     from mailmend.delivery.policy.policy import Threshold as Threshold
     from mailmend.delivery.policy.rates import DeliveryRate as DeliveryRate
+    from mailmend.delivery.transports import SourceAddress as SourceAddress
+    from mailmend.delivery.transports import TlsLevel as TlsLevel
     from mailmend.mailqueue.codec import BrokenRow as BrokenRow
     from mailmend.mailqueue.comparison import Redriven as Redriven
     from mailmend.mailqueue.queue import AffectedMails as AffectedMails
@@ -198,7 +198,7 @@ _NAMES_IN: Final = {
         "ScanChoices",
         "UndoChoices",
     ),
-    "mailmend.delivery.mail.attempts": ("AttemptStage", "SourceAddress", "TlsLevel"),
+    "mailmend.delivery.mail.attempts": ("AttemptStage",),
     "mailmend.delivery.mail.entries": ("EntryEnd", "EntryId"),
     "mailmend.delivery.mail.hooks": (
         "BounceRecipient",
@@ -219,6 +219,7 @@ _NAMES_IN: Final = {
     ),
     "mailmend.delivery.policy.policy": ("PickupField", "Threshold"),
     "mailmend.delivery.policy.rates": ("DeliveryRate",),
+    "mailmend.delivery.transports": ("SourceAddress", "TlsLevel"),
     "mailmend.mailqueue.codec": ("BrokenRow",),
     "mailmend.mailqueue.comparison": ("Redriven",),
     "mailmend.mailqueue.queue": (

@@ -3,14 +3,16 @@
 Its libraries are an extra.
 """
 
+import os
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from mailmend.admin.delivery.transport_secrets import FileSecrets
 from mailmend.admin.frame.cluster import OpenCluster, spark_source
 from mailmend.admin.frame.extras import import_or_name_extra
 from mailmend.admin.queue.connections import PulsarConnections, QueueConnections
@@ -22,7 +24,7 @@ from mailmend.delivery.ledger.attempts import (
     read_attempts,
 )
 from mailmend.delivery.ledger.orders import LedgerOrders
-from mailmend.delivery.mail.attempts import MailRelay, NextHops, SourceAddress
+from mailmend.delivery.mail.attempts import MailRelay, NextHop, NextHops
 from mailmend.delivery.policy.replay_sums import AttemptRecord
 from mailmend.delivery.policy.reply_classes import ReplyClasses, ReplyRule
 from mailmend.delivery.smtp.outgoing.addresses import (
@@ -31,11 +33,13 @@ from mailmend.delivery.smtp.outgoing.addresses import (
     loopback_of,
     reachable_families,
 )
+from mailmend.delivery.transports import SourceAddress
 from mailmend.model.catalog.ledger import DELIVERY_ATTEMPT
 from mailmend.model.errors import WrongUse
 from mailmend.model.operations import Level
 from mailmend.model.ports import Clock, Progress
 from mailmend.model.table import Table
+from mailmend.repair.clock import SystemClock
 from mailmend.repair.decisions.engines import Engine
 from mailmend.repair.mending.limits import Pace
 
@@ -182,6 +186,40 @@ def reply_classes(own: Sequence[ReplyRule] = ()) -> ReplyClasses:
     replies = import_or_name_extra("mailmend.delivery.policy.file.replies")
     found: ReplyClasses = replies.all_classes(own)
     return found
+
+
+def served_policy_file(file: Path) -> "PolicyFile":
+    """The same as a server uses it: keys and passwords that it names are read."""
+    reading = import_or_name_extra("mailmend.delivery.policy.file.reading")
+    secrets = FileSecrets(file.expanduser().parent, os.environ, SystemClock().micros)
+    found: PolicyFile = reading.read_policies(file, secrets)
+    return found
+
+
+@dataclass(slots=True, eq=False)
+class HopsBySources:
+    """Implements `NextHops`: DNS, with what is known of the addresses that mails are sent from.
+
+    Attributes:
+        made: for some addresses.
+        sources: these addresses.
+    """
+
+    made: Callable[[Sequence[SourceAddress]], NextHops]
+    sources: Sequence[SourceAddress]
+    _hops: NextHops = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._hops = self.made(self.sources)
+
+    async def of(self, domain: str) -> Sequence[NextHop]:
+        return await self._hops.of(domain)
+
+    def know(self, sources: Sequence[SourceAddress]) -> None:
+        """Ask for these addresses from now on."""
+        if list(sources) != list(self.sources):
+            self.sources = sources
+            self._hops = self.made(sources)
 
 
 def at_ledger(opened: OpenCluster) -> OpenCluster:

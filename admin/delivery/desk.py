@@ -11,9 +11,14 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeVar
 
-from mailmend.admin.delivery.connections import asks_of_server, policy_file, reply_classes
+from mailmend.admin.delivery.connections import asks_of_server, reply_classes, served_policy_file
 from mailmend.admin.delivery.policy_explain import reaching
-from mailmend.admin.delivery.policy_texts import policy_path, quota_path, suspension_path
+from mailmend.admin.delivery.policy_texts import (
+    policy_path,
+    quota_path,
+    suspension_path,
+    transport_path,
+)
 from mailmend.admin.delivery.show import ShowEntryRequest, entry_shown
 from mailmend.admin.frame.caller import Caller, Question
 from mailmend.admin.frame.http.desk import HealthStatus, PartHealth, TooManyCalls, WatchedParts
@@ -29,6 +34,7 @@ from mailmend.delivery.policy.file.description import INCOMING, POLICY, QUOTA, S
 from mailmend.delivery.policy.file.forms import BadPolicyFile
 from mailmend.delivery.policy.file.reading import PolicyFile
 from mailmend.delivery.policy.file.reply_description import AUTOMATIC_RULE, REPLY_RULE
+from mailmend.delivery.policy.file.transport_forms import TRANSPORT
 from mailmend.delivery.policy.orders import Order, OrderKind, PlacedCondition
 from mailmend.delivery.policy.policies import DocumentPath, PickupPolicies
 from mailmend.delivery.policy.policy import PickupField
@@ -86,7 +92,7 @@ class PoliciesInForce:
         if self.file is None:
             return None
         try:
-            return policy_file(self.file)
+            return served_policy_file(self.file)
         except BadPolicyFile as error:
             raise error.in_short from None
 
@@ -159,6 +165,7 @@ POLICIES_IN_FORCE: Final = JsonForm(
         "quotas": JsonField(QUOTA, "", None, many=True),
         "classes": JsonField(REPLY_RULE, "They come before the shipped rules.", None, many=True),
         "automation": JsonField(AUTOMATIC_RULE, "", None, many=True),
+        "transports": JsonField(TRANSPORT, "", None, many=True),
         "tenants": JsonField(
             dict[str, int],
             "What tenants weigh that weigh more than others.",
@@ -201,6 +208,10 @@ def policies_json(served: PoliciesInForce) -> Mapping[str, Any]:
     for number, automatic_rule in enumerate(said.automation):
         line = _line(served, ("automation", number))
         automation.append(AUTOMATIC_RULE.json(automatic_rule, line=line))
+    transports = list[Mapping[str, Any]]()
+    for name, transport in said.transports.items():
+        line = _line(served, transport_path(name))
+        transports.append(TRANSPORT.json(transport, transport=name, line=line))
     found: Mapping[str, Any] = plain(
         POLICIES_IN_FORCE.json(
             served,
@@ -210,6 +221,7 @@ def policies_json(served: PoliciesInForce) -> Mapping[str, Any]:
             quotas=quotas,
             classes=classes,
             automation=automation,
+            transports=transports,
         )
     )
     return found
@@ -309,12 +321,14 @@ class DeliveryDesk:
 
     Attributes:
         parts: what the server is connected to.
+        know_sources: has DNS asked for the addresses of the transports.
     """
 
     server: DeliveryServer
     connections: QueueConnections
     policies: PoliciesInForce
     listener: "MailListener | None" = None
+    know_sources: Callable[[PickupPolicies], None] = lambda _: None
     parts: WatchedParts = field(init=False)
     _reading: int = 0
 
@@ -353,13 +367,19 @@ class DeliveryDesk:
         """
         changes = self.policies.reload(self._limit, self.connections.now)
         said = self.policies.said
-        others = {"suspensions": len(said.suspensions), "tenants": len(said.weights)}
+        others = {
+            "suspensions": len(said.suspensions),
+            "tenants": len(said.weights),
+            "transports": len(said.transports),
+        }
         _LOG.info("the policies were read again", extra={**changes.counts, **others})
         return changes
 
     def _limit(self, found: PickupPolicies) -> PolicyChanges:
         changes = self.server.limit(found.policies, found.suspensions, found.weights)
         use_classes(self.server, found)
+        self.server.send_by(found.transports)
+        self.know_sources(found)
         if self.listener:
             self.listener.intake.rules = found.incoming
             self.listener.intake.quotas.limit(found.quotas)
@@ -426,7 +446,8 @@ class DeliveryDesk:
         """
         normal = {named: named.normal(text) for named, text in values.items()}
         given = [PickupField.LOCAL_IP.normal(address) for address in local_ip]
-        own = given or [source.address for source in self.server.settings.sources]
+        sending = self.server.transports.sending(normal.get(PickupField.TRANSPORT_ID, ""))
+        own = given or [source.address for source in sending.sources]
         left = reaching(own, normal.get(PickupField.REMOTE_IP, ""))
         return self._explained(ActiveMail("", normal, left))
 

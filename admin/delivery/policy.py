@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import click
 
-from mailmend.admin.delivery.connections import policy_file
+from mailmend.admin.delivery.connections import served_policy_file
 from mailmend.admin.delivery.options import OF_A_QUEUE, WHY, list_command, of_kind, remove_command
 from mailmend.admin.delivery.policy_explain import EXPLAIN
 from mailmend.admin.frame.command import Command, CommandGroup, Late, Shared, Values
@@ -86,7 +86,7 @@ def lint(files: Sequence[Path]) -> PolicyLintResult:
 
 def _linted(file: Path) -> LintedFile:
     try:
-        read = policy_file(file)
+        read = served_policy_file(file)
     except MissingExtra:
         raise
     except WrongUse as error:

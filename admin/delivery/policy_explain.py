@@ -30,6 +30,7 @@ from mailmend.admin.delivery.policy_texts import (
     quota_path,
     suspension_path,
     threshold_texts,
+    transport_path,
 )
 from mailmend.admin.frame.caller import Caller
 from mailmend.admin.frame.command import TYPED, Command, Shared, Values
@@ -40,7 +41,7 @@ from mailmend.admin.frame.settings import QueueSettings
 from mailmend.admin.frame.values import plain, printable
 from mailmend.admin.queue.connections import QueueConnections, with_queues
 from mailmend.admin.queue.options import QUEUE_ARGUMENT, queue_settings
-from mailmend.delivery.mail.attempts import NextHop, SourceAddress
+from mailmend.delivery.mail.attempts import NextHop
 from mailmend.delivery.mail.envelopes import counted_mail
 from mailmend.delivery.policy.explaining import (
     PolicyShare,
@@ -57,6 +58,7 @@ from mailmend.delivery.policy.policy import PickupField
 from mailmend.delivery.policy.quotas import QueueQuota, QuotaCount, QuotaLimit
 from mailmend.delivery.policy.replaying import LimitKind
 from mailmend.delivery.policy.sub_queues import ANY_SOURCE, ActiveMail
+from mailmend.delivery.transports import SourceAddress, transport_with
 from mailmend.model.errors import ExitCode
 from mailmend.model.ids import QueueName
 from mailmend.model.texts import Place
@@ -106,6 +108,8 @@ class PolicyExplanation:
         quotas: all of the file's, as each of them counts the mail.
         suspensions: those by hand, by id.
         parked: run-time conditions of the queue that set no limits with this file.
+        transport: of the file, whose addresses the mail is sent from; None: others were given,
+            or the file has no addresses for it.
     """
 
     request: PolicyExplainRequest
@@ -118,6 +122,7 @@ class PolicyExplanation:
     quotas: tuple[QuotaShare, ...] = ()
     suspensions: Mapping[str, Order] = field(default_factory=dict)
     parked: tuple[PlacedCondition, ...] = ()
+    transport: str | None = None
 
     @property
     def queue(self) -> QueueName | None:
@@ -141,6 +146,13 @@ def explain(request: PolicyExplainRequest, _: Caller) -> PolicyExplanation:
     read = policy_file(request.file)
     values = {named: named.normal(text) for named, text in request.values.items()}
     given = tuple(dict.fromkeys(PickupField.LOCAL_IP.normal(address) for address in request.local_ip))
+    transport = None
+    if not given:
+        wanted = values.get(PickupField.TRANSPORT_ID, "")
+        transport = transport_with("sources", wanted, read.said.transports)
+    if transport is not None:
+        sources = read.said.transports[transport].sources or ()
+        given = tuple(source.address for source in sources)
     left = reaching(given, values.get(PickupField.REMOTE_IP, ""))
     orders = QueueOrders()
     if request.settings:
@@ -153,19 +165,20 @@ def explain(request: PolicyExplainRequest, _: Caller) -> PolicyExplanation:
     if given:
         unsaid.discard(PickupField.LOCAL_IP)
         mail = ActiveMail("", values, left)
-    sources = as_in_file(explain_mail(beside, mail), placed)
+    explained = as_in_file(explain_mail(beside, mail), placed)
     quotas = explain_quotas(read.said.quotas, values, orders.count)
     return PolicyExplanation(
         request,
         read.said,
         values,
-        sources,
+        explained,
         tuple(address for address in given if address not in left),
         tuple(pickup_field for pickup_field in PickupField if pickup_field in unsaid),
-        {path: read.place_of(path) for path in _spoken_of(read.said, sources, quotas)},
+        {path: read.place_of(path) for path in _spoken_of(read.said, explained, quotas, transport)},
         quotas,
         {str(suspension.id): suspension for suspension in orders.suspensions},
         tuple(condition for condition in placed if condition.parked),
+        transport,
     )
 
 
@@ -206,9 +219,12 @@ def _used_fields(file: PickupPolicies) -> set[PickupField]:
 
 
 def _spoken_of(
-    file: PickupPolicies, sources: Sequence[SourceExplanation], quotas: Sequence[QuotaShare]
+    file: PickupPolicies,
+    sources: Sequence[SourceExplanation],
+    quotas: Sequence[QuotaShare],
+    transport: str | None,
 ) -> set[DocumentPath]:
-    """The policies and quotas, all of them, and the conditions, defaults and suspensions that count for the mail."""
+    """The policies and quotas, all of them, and what else of the file counts for the mail."""
     paths = {policy_path(number) for number in range(len(file.policies))}
     limits = list[DocumentPath | None]()
     for source in sources:
@@ -217,6 +233,8 @@ def _spoken_of(
     for quota in quotas:
         paths.add(quota_path(quota.quota))
         limits.append(quota_limit_path(file, quota))
+    if transport is not None:
+        paths.add(transport_path(transport))
     return paths | {path for path in limits if path}
 
 
@@ -234,6 +252,7 @@ def explain_document(result: PolicyExplanation) -> Document:
         "other_family": result.other_family,
         "left": result.left,
         "parked": parked,
+        "sources_of": _transport_json(result),
         "exit": int(ExitCode.FINE),
     }
     body = list[Part]()
@@ -246,6 +265,13 @@ def explain_document(result: PolicyExplanation) -> Document:
         unsaid = ", ".join(field.value for field in result.unsaid)
         remarks.append(f"Not named, so taken as empty: {unsaid}.")
     return Document(plain(json), body, remarks=remarks)
+
+
+def _transport_json(result: PolicyExplanation) -> dict[str, Any] | None:
+    if result.transport is None:
+        return None
+    place = result.places[transport_path(result.transport)]
+    return {"transport": result.transport, "line": place.line}
 
 
 def _source_parts(source: SourceExplanation, result: PolicyExplanation) -> Iterator[Part]:
@@ -365,9 +391,13 @@ def _closing_lines(result: PolicyExplanation) -> Iterator[str]:
             yield f"Quota {result.said.quotas[quota.quota].name} is full: {result.queue} takes no such mail now."
     if result.other_family:
         yield f"Of another family than the server, so nothing is sent from: {', '.join(result.other_family)}."
-    if result.request.local_ip and result.left:
+    if result.transport is not None:
+        line = result.places[transport_path(result.transport)].line
+        yield printable(f"Transport {result.transport!r} at line {line} names its addresses.")
+    has_sources = result.request.local_ip or result.transport is not None
+    if has_sources and result.left:
         yield f"It may be sent from: {', '.join(result.left)}."
-    elif result.request.local_ip:
+    elif has_sources:
         yield "None of these addresses is left to send it from: it is held back."
     elif result.left:
         yield "Nothing holds it back for good."

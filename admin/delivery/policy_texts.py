@@ -28,6 +28,10 @@ def quota_path(quota: int) -> DocumentPath:
     return ("quotas", quota)
 
 
+def transport_path(transport: str) -> DocumentPath:
+    return ("transports", transport)
+
+
 def quota_limit_path(file: PickupPolicies, share: QuotaShare) -> DocumentPath | None:
     """As `limits_path`."""
     return _limits(file.quotas[share.quota], quota_path(share.quota), share.condition)

@@ -3,9 +3,10 @@
 import asyncio
 import logging
 import resource
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from mailmend.admin.delivery.connections import (
     POST_DELIVERY,
     PRE_DELIVERY,
+    HopsBySources,
     dns_hops,
     hook_named,
     listener_of,
@@ -36,13 +38,7 @@ from mailmend.admin.frame.document import Document
 from mailmend.admin.frame.event_loop import hangup_calls, stop_signal
 from mailmend.admin.frame.whole_files import refuse_unwritable, write_text
 from mailmend.admin.queue.connections import QueueConnections, with_queues
-from mailmend.delivery.mail.attempts import (
-    DeliveryProtocol,
-    NextHops,
-    SourceAddress,
-    TlsLevel,
-    UncertainPolicy,
-)
+from mailmend.delivery.mail.attempts import NextHops, UncertainPolicy
 from mailmend.delivery.mail.entries import EntryEnd
 from mailmend.delivery.policy.engine import PickupEngine
 from mailmend.delivery.policy.policies import PickupPolicies
@@ -63,6 +59,7 @@ from mailmend.delivery.settings import (
     ListenerSettings,
 )
 from mailmend.delivery.smtp.outgoing.addresses import SmartHost
+from mailmend.delivery.transports import DeliveryProtocol, SourceAddress, TlsLevel
 from mailmend.mailqueue.concurrency import cancelled, paused
 from mailmend.mailqueue.prometheus import metrics_text
 from mailmend.mailqueue.queue import MailQueue, no_due_mails
@@ -195,10 +192,18 @@ class DeliveryRequest(RetryRequest):
             insists_on_name=self.server_name is not None,
         )
 
-    def by_dns(self, clock: Clock) -> NextHops:
+    def all_sources(self, limits: PickupPolicies) -> tuple[SourceAddress, ...]:
+        """The addresses that mails are sent from, by the options and a policy file's transports."""
+        found = list(self.sources or (SourceAddress(),))
+        for transport in limits.transports.values():
+            found += transport.sources or ()
+        return tuple(dict.fromkeys(found))
+
+    def by_dns(self, clock: Clock, sources: Sequence[SourceAddress]) -> NextHops:
         """The servers that DNS names for each domain, but for this host, and for those that are not of the Internet."""
-        own = own_host((self.helo or "", *self.own_hosts), self.sources, [place.host for place in self.listen])
-        return dns_hops(clock, own, self.sources or (SourceAddress(),), self.next_hops_in)
+        listens_at = [place.host for place in self.listen]
+        own = own_host((self.helo or "", *self.own_hosts), sources, listens_at)
+        return dns_hops(clock, own, sources, self.next_hops_in)
 
     @property
     def of_one_domain(self) -> int:
@@ -305,12 +310,14 @@ def serve(request: DeliveryRequest, caller: Caller) -> DeliveryEnded:
         policies_in_force.read_at = connections.now
         relay = relay_of(settings.reporter, request.smtp_tls_ca, request.mails_per_connection)
         connections = connections.with_ledger()
+        by_dns = partial(request.by_dns, connections.clock)
+        hops = HopsBySources(by_dns, request.all_sources(limits))
         async with connections.open() as queue:
             orders = made_orders(connections)
             server = DeliveryServer(
                 name=owner_name(),
                 queue=queue,
-                next_hops=request.next_hop or request.by_dns(connections.clock),
+                next_hops=request.next_hop or hops,
                 relay=relay,
                 engine=PickupEngine(limits.policies, limits.algorithm, share=ServerShare()),
                 clock=connections.clock,
@@ -331,10 +338,17 @@ def serve(request: DeliveryRequest, caller: Caller) -> DeliveryEnded:
             caller.remark(f"Delivering {request.queue} by {where} until SIGTERM or Ctrl-C.")
             server.limit(limits.policies, limits.suspensions, limits.weights)
             use_classes(server, limits)
+            server.send_by(limits.transports)
             listener = None
             if request.listen:
                 listener = _listener(queue, connections, request, limits, tls)
-            desk = DeliveryDesk(server=server, connections=connections, policies=policies_in_force, listener=listener)
+            desk = DeliveryDesk(
+                server=server,
+                connections=connections,
+                policies=policies_in_force,
+                listener=listener,
+                know_sources=lambda limits: hops.know(request.all_sources(limits)),
+            )
 
             def reload() -> None:
                 _reload(desk)

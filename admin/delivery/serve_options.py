@@ -15,13 +15,7 @@ from mailmend.admin.frame.kinds import Duration, ParsedValue
 from mailmend.admin.frame.options import FILE, option
 from mailmend.admin.frame.settings import parse_port
 from mailmend.admin.queue.options import QUEUE_ARGUMENT, queue_settings, unless
-from mailmend.delivery.mail.attempts import (
-    SMTP_PORT,
-    DeliveryProtocol,
-    SourceAddress,
-    TlsLevel,
-    UncertainPolicy,
-)
+from mailmend.delivery.mail.attempts import SMTP_PORT, UncertainPolicy
 from mailmend.delivery.settings import (
     COMMANDS_MAX,
     CONNECTIONS_BY_ADDRESS_MAX,
@@ -32,6 +26,7 @@ from mailmend.delivery.settings import (
     ListenAddress,
 )
 from mailmend.delivery.smtp.outgoing.addresses import SmartHost
+from mailmend.delivery.transports import DeliveryProtocol, SourceAddress, TlsLevel
 from mailmend.mailqueue.admission import is_address
 from mailmend.model.errors import WrongUse
 from mailmend.model.grammar import address_of_literal, can_be_looked_up, read_network, read_server
@@ -234,14 +229,17 @@ SERVE: Final = Command(
     first. A server that cannot reach Cassandra begins nothing under shared limits after half a minute, and breaks off
     what it delivers there before a minute is over: its mails come again. `delivery servers` lists the servers.
 
-    Attributes of a mail (`queue enqueue --attribute NAME=VALUE`): transportid chooses the retries; jobid, tenantid and
-    grouping are for policies; expires, like 2026-05-01T08:00:00Z, ends its retries then. James's dsn-notify, dsn-ret,
-    dsn-envid and dsn-orcpt are heeded, and so are REQUIRETLS and MAIL_PRIORITY: docs/mail-attributes.md has the list.
-    What a server does not take as it is, 8 bits without 8BITMIME or lines of more than 998 bytes, is encoded for it.
+    Attributes of a mail (`queue enqueue --attribute NAME=VALUE`): transportid chooses the retries, and
+    how the mail is sent; jobid, tenantid and grouping are for policies; expires, like
+    2026-05-01T08:00:00Z, ends its retries then. James's dsn-notify, dsn-ret, dsn-envid and dsn-orcpt are
+    heeded, and so are REQUIRETLS and MAIL_PRIORITY: docs/mail-attributes.md has the list. What a server
+    does not take as it is, 8 bits without 8BITMIME or lines of more than 998 bytes, is encoded for it.
 
-    --policies names a file that says what is counted together, by which fields of a mail, and how many may be delivered
-    at once and in which time; what is held back; whose turn it is; what mails that come in are made of; and how much
-    may be in the queue: docs/policy-file.md, with examples. A mail that waits for a policy is not counted as tried.
+    --policies names a file that says what is counted together, by which fields of a mail, and how many
+    may be delivered at once and in which time; what is held back; whose turn it is; what mails that come
+    in are made of; how much may be in the queue; and how the mails of each transport are sent, in place of
+    --source, --smtp-tls, --protocol, --mails-per-connection and --next-hop, with logins and keys of DKIM:
+    docs/policy-file.md, with examples. A mail that waits for a policy is not counted as tried.
     SIGHUP reads the file again, all of it or, where something is wrong, nothing. Where a limit is lower then, attempts
     that run go on to their end, and what begins from then on is never more than the new one.
 

@@ -24,6 +24,7 @@ EXTRAS: Final = {
     "idna": "delivery",
     "re2": "delivery",
     "yaml": "delivery",
+    "cryptography": "delivery",
     "fastapi": "serve",
     "uvicorn": "serve",
 }

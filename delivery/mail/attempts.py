@@ -13,15 +13,23 @@ for), RFC 2033 (LMTP), RFC 1047 (mails that go twice as an answer was lost), doc
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import Enum
-from ipaddress import IPv6Address, ip_address
 from types import MappingProxyType
 from typing import Final, Protocol, Self
 from uuid import UUID
 
 from mailmend.delivery.mail.entries import DeliveryEntry, EntryEnd, EntryId, OutgoingMail
 from mailmend.delivery.policy.policy import PickupField
+from mailmend.delivery.transports import (
+    ConnectionReuse,
+    ContentSigner,
+    DeliveryProtocol,
+    SmtpLogin,
+    SourceAddress,
+    StageTimeouts,
+    TlsLevel,
+)
 from mailmend.model.errors import MailmendError
 from mailmend.model.grammar import host_and_port
 from mailmend.model.ids import EnqueueId, micros_of
@@ -125,22 +133,6 @@ class AttemptStage(Enum):
     DATA = "data"  # the command, the content, and the answer to its end
 
 
-class TlsLevel(Enum):
-    """What a connection has to be; the value is its name in settings."""
-
-    NONE = "none"  # never
-    OPTIONAL = "optional"  # where the server offers it; any certificate
-    REQUIRED = "required"  # any certificate
-    VERIFIED = "required-and-verified"  # a certificate of the server's name by an authority that is trusted
-
-
-class DeliveryProtocol(Enum):
-    """How the server is spoken to; the value is its name in settings."""
-
-    SMTP = "smtp"
-    LMTP = "lmtp"
-
-
 @dataclass(frozen=True, slots=True)
 class NextHop:
     """A server at one of its addresses.
@@ -163,50 +155,15 @@ class NextHop:
 
 
 @dataclass(frozen=True, slots=True)
-class SourceAddress:
-    """Where a connection comes from.
-
-    Attributes:
-        address: "" is the system's choice.
-        helo: what we call ourselves there; "" is the name of this host.
-    """
-
-    address: str = ""
-    helo: str = ""
-
-    def reaches(self, address: str) -> bool:
-        """Whether a server's address and this one are both of IPv4, or both of IPv6."""
-        return not self.address or _is_ipv6(self.address) == _is_ipv6(address)
-
-
-@dataclass(frozen=True, slots=True)
-class StageTimeouts:
-    """How long a server may take; the defaults are the timeouts of RFC 5321 4.5.3.2, where it has any.
-
-    Attributes:
-        connect: until the connection is there.
-        tls: from STARTTLS until the connection is secured.
-        greeting: for its first line, and for EHLO, HELO or LHLO.
-        command: for MAIL, RCPT and RSET, each.
-        data: for DATA, and then for each piece of the content that it takes.
-        end: for its reply to the end of the content.
-    """
-
-    connect: timedelta = timedelta(seconds=30)
-    tls: timedelta = timedelta(minutes=2)
-    greeting: timedelta = timedelta(minutes=5)
-    command: timedelta = timedelta(minutes=5)
-    data: timedelta = timedelta(minutes=3)
-    end: timedelta = timedelta(minutes=10)
-
-
-@dataclass(frozen=True, slots=True)
 class DeliveryAttempt:
     """One mail, and the server that it is handed to for some of its recipients.
 
     Attributes:
         mail: its sender, and what the sender asked for, are said to the server.
         recipients: at least one.
+        reuse: of its connection; None: as the relay has it for all attempts.
+        login: as whom the mail is handed over; None: as no user.
+        signer: None: the mail goes as it is.
     """
 
     mail: OutgoingMail
@@ -216,6 +173,9 @@ class DeliveryAttempt:
     tls: TlsLevel = TlsLevel.OPTIONAL
     protocol: DeliveryProtocol = DeliveryProtocol.SMTP
     timeouts: StageTimeouts = field(default_factory=StageTimeouts)
+    reuse: ConnectionReuse | None = None
+    login: SmtpLogin | None = None
+    signer: ContentSigner | None = None
 
 
 BeforeContent = Callable[[], Awaitable[None]]
@@ -265,10 +225,6 @@ class NoNextHop(MailmendError):
         super().__init__(f"no server is known for {domain}: {reply.text}")
         self.domain = domain
         self.reply = reply
-
-
-def _is_ipv6(address: str) -> bool:
-    return isinstance(ip_address(address), IPv6Address)
 
 
 class NextHops(Protocol):

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Final, Generic, TypeVar
 from uuid import UUID
 
-from mailmend.delivery.mail.attempts import SMTP_PORT, AttemptStage, SourceAddress, TlsLevel
+from mailmend.delivery.mail.attempts import SMTP_PORT, AttemptStage
 from mailmend.delivery.mail.entries import EntryEnd, EntryId
 from mailmend.delivery.policy.orders import (
     NOTHING_BEGINS,
@@ -18,6 +18,7 @@ from mailmend.delivery.policy.orders import (
     refuse_negative_limits,
 )
 from mailmend.delivery.policy.policy import PatternTexts, PickupField, Threshold
+from mailmend.delivery.transports import SourceAddress, TlsLevel
 from mailmend.model.errors import WrongUse
 from mailmend.model.ids import QueueName
 from mailmend.model.texts import noted
@@ -82,11 +83,12 @@ class TryDelivery:
     """Try, with what is named here in place of what the server would do.
 
     Attributes:
-        host: the next server, in place of the domain's; "" leaves it to the domain.
+        host: the next server, in place of the domain's or its transport's; "" leaves it to these.
         sender: of the envelope.
         recipient: of the envelope; its domain says where the mail goes.
-        sources: which addresses to send from; none: the addresses of the server.
-        fields: for the policies, in place of the mail's own.
+        sources: which addresses to send from; none: the addresses of its transport.
+        fields: for the policies, in place of the mail's own; transportid also chooses how the mail
+            is sent.
     """
 
     host: str = ""

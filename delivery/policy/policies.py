@@ -11,6 +11,7 @@ from mailmend.delivery.policy.quotas import QueueQuota
 from mailmend.delivery.policy.rates import RateAlgorithm
 from mailmend.delivery.policy.reply_classes import ReplyRule
 from mailmend.delivery.policy.turns import NO_WEIGHTS
+from mailmend.delivery.transports import NO_TRANSPORTS, Transports
 
 DocumentPath = tuple[str | int, ...]
 """The names, and the numbers from 0, that lead from the top of a policy file to a place in it."""
@@ -27,6 +28,7 @@ class PickupPolicies:
         quotas: how much may be in the queue before no more is taken.
         classes: rules of the file's own that come before the shipped ones.
         automation: limits that follow from the classes of replies.
+        transports: how mails are sent.
     """
 
     policies: tuple[CounterPolicy, ...] = ()
@@ -38,6 +40,7 @@ class PickupPolicies:
     quotas: tuple[QueueQuota, ...] = ()
     classes: tuple[ReplyRule, ...] = ()
     automation: tuple[AutomaticRule, ...] = ()
+    transports: Transports = field(default_factory=lambda: NO_TRANSPORTS)
 
     def with_domain_limit(self, most: int) -> "PickupPolicies":
         """The same, with a limit for each domain where no policy limits anything.

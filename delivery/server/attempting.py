@@ -1,12 +1,11 @@
 """From an entry to its end: where its mail goes, the hooks around an attempt, and one server after the other."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from typing import Any, Final, cast
-from uuid import UUID
 
 from mailmend.delivery.ledger.intents import IntentStage
 from mailmend.delivery.mail.attempts import (
@@ -15,14 +14,11 @@ from mailmend.delivery.mail.attempts import (
     AttemptStage,
     BeforeContent,
     DeliveryAttempt,
-    DeliveryProtocol,
     JournalledAttempt,
     MailRelay,
-    NextHop,
     NextHops,
     NoNextHop,
     RecipientResult,
-    SourceAddress,
 )
 from mailmend.delivery.mail.entries import (
     HELD_FOR,
@@ -46,13 +42,15 @@ from mailmend.delivery.mail.hooks import (
 from mailmend.delivery.mail.settling import as_ordered
 from mailmend.delivery.policy.engine import Picked, PickupEngine
 from mailmend.delivery.policy.policy import PickupField
-from mailmend.delivery.policy.sub_queues import ActiveMail
 from mailmend.delivery.server.held_mails import HeldMail
 from mailmend.delivery.server.hooks import DeliveryHooks
 from mailmend.delivery.server.journalling import AttemptJournal
-from mailmend.delivery.settings import DeliverySettings
+from mailmend.delivery.server.ready_entries import ReadyEntry
+from mailmend.delivery.settings import DeliverySettings, TransportsInForce
 from mailmend.delivery.shared.orders import SharedOrders
-from mailmend.delivery.smtp.outgoing.addresses import SmartHost
+from mailmend.delivery.transports import (
+    DeliveryProtocol,
+)
 from mailmend.model.errors import MailmendError
 from mailmend.model.instants import instant_of, nanos_of
 from mailmend.model.ports import Clock
@@ -70,77 +68,9 @@ _REFUSALS: Final = frozenset({EntryEnd.REFUSED, EntryEnd.FAILED})
 """Ends that a reply of a server, or a sentence of ours instead, decides."""
 
 
-@dataclass(slots=True, eq=False)
-class ReadyEntry:
-    """An entry that waits to be picked.
-
-    Attributes:
-        entry: with the stage that it had when its servers were looked up.
-        hops: the servers that take its mail; it is counted by the first of them.
-        wanted: what the hook before delivery wants otherwise.
-        counted: as what it waits in the engine.
-        ready_at: since when it can be picked.
-    """
-
-    held: HeldMail
-    entry: DeliveryEntry
-    wanted: TryDelivery
-    sources: Sequence[SourceAddress]
-    hops: Sequence[NextHop] = ()
-    counted: ActiveMail | None = None
-    ready_at: datetime | None = None
-
-    @property
-    def recipient(self) -> str:
-        return self.wanted.recipient or self.entry.recipient
-
-    @property
-    def domain(self) -> str:
-        return self.recipient.rpartition("@")[2].lower()
-
-    @property
-    def fields(self) -> dict[PickupField, str]:
-        """What policies count by, as far as it is known before a server is."""
-        values = {**self.held.mail.fields, **self.wanted.fields}
-        values[PickupField.RECIPIENT_DOMAIN] = self.domain
-        return {pickup_field: pickup_field.of(value) for pickup_field, value in values.items()}
-
-    def active(self, hop: NextHop) -> ActiveMail:
-        """The entry as the policies count it with this server."""
-        values = self.fields
-        values[PickupField.REMOTE_MX] = PickupField.REMOTE_MX.of(hop.host)
-        values[PickupField.REMOTE_IP] = PickupField.REMOTE_IP.of(hop.address)
-        name = self.held.name_of(self.entry.id.number)
-        return ActiveMail(name, values, self.addresses_for(hop), self.held.mail.urgent)
-
-    def addresses_for(self, hop: NextHop) -> tuple[str, ...]:
-        """Our addresses of the family of the server's."""
-        return tuple(source.address for source in self.sources if source.reaches(hop.address))
-
-    def attempt(self, hop: NextHop, source: str, settings: DeliverySettings) -> DeliveryAttempt:
-        """The attempt to hand the mail to this server, from one of our addresses, as the hook wants it."""
-        wanted = self.wanted
-        mail = self.held.mail
-        if wanted.sender:
-            mail = replace(mail, sender=wanted.sender)
-        entry = replace(self.entry, recipient=self.recipient)
-        origin = next(address for address in self.sources if address.address == source)
-        return DeliveryAttempt(mail, (entry,), hop, origin, wanted.tls or settings.tls, settings.protocol)
-
-    def recorded(self, attempt_id: UUID, begun: Picked, hop: NextHop, server: str) -> JournalledAttempt:
-        """An attempt that begins, for the journal."""
-        return JournalledAttempt(
-            entry=self.entry.id,
-            mail=self.held.dequeued.enqueue_id,
-            id=attempt_id,
-            fields={**begun.mail.values, PickupField.LOCAL_IP: begun.source},
-            sources=begun.mail.sources,
-            ready_at=self.ready_at,
-            host=hop.host,
-            content_bytes=len(self.held.dequeued.content),
-            urgent=begun.mail.urgent,
-            server=server,
-        )
+def _transport_of(held: HeldMail, wanted: TryDelivery) -> str:
+    """The hook's, where it names one."""
+    return wanted.fields.get(PickupField.TRANSPORT_ID, held.mail.transport)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +80,7 @@ class EntryAttempts:
     Attributes:
         orders: what is ordered of entries for after an attempt, or before one; None: nothing is.
         wake: called when others may be picked.
+        transports: how mails are sent.
         trying: the attempts that are under way, each with its task.
         broken_off: the ones that were.
     """
@@ -163,6 +94,7 @@ class EntryAttempts:
     journal: AttemptJournal
     orders: SharedOrders | None
     wake: Callable[[], None]
+    transports: TransportsInForce
     trying: dict[Picked, asyncio.Task[Any]] = field(default_factory=dict)
     broken_off: set[Picked] = field(default_factory=set)
 
@@ -189,12 +121,10 @@ class EntryAttempts:
             wanted = result.decision
         if entry.id.number in held.active:
             entry = held.move(entry.id.number, EntryStage.DNS)
-        ready = ReadyEntry(held, entry, wanted, wanted.sources or self.settings.sources)
-        known = self.next_hops
-        if wanted.host:
-            known = SmartHost(wanted.host, wanted.port)
+        sending = self.transports.sending(_transport_of(held, wanted))
+        ready = ReadyEntry(held, entry, wanted, sending)
         try:
-            hops = await known.of(ready.domain)
+            hops = await ready.known_hops(self.next_hops).of(ready.domain)
         except NoNextHop as error:
             end = EntryEnd.REFUSED
             if error.reply.permanent:
@@ -210,6 +140,18 @@ class EntryAttempts:
         ready.ready_at = self.now()
         return ready
 
+    def outdated(self, ready: ReadyEntry) -> EndedEntry | None:
+        """How an entry that waits ends, as its mail goes another way now; None: it waits on."""
+        sending = self.transports.sending(_transport_of(ready.held, ready.wanted))
+        before = (ready.sources, ready.next_hop)
+        ready.sending = sending
+        if (ready.sources, ready.next_hop) == before:
+            return None
+        held = ready.held
+        why = "its transport has other addresses, or another server, now"
+        entry = held.active[ready.entry.id.number]
+        return EndedEntry(entry, EntryEnd.RETURNED, self.now(), why=why, wait=held.elsewhere)
+
     async def ended(self, ready: ReadyEntry, picked: Picked) -> EndedEntry:
         """How an entry ends: one server after the other is tried, as far as the limits of each allow it at once."""
         held = ready.held
@@ -219,7 +161,7 @@ class EntryAttempts:
         for place, hop in enumerate(ready.hops, 1):
             recorded = ready.recorded(self.clock.new_uuid(), begun, hop, self.journal.server)
             try:
-                attempt = ready.attempt(hop, begun.source, self.settings)
+                attempt = ready.attempt(hop, begun.source)
                 before_content = partial(self.journal.begin, held, recorded)
                 result = await self._tried(begun, attempt, held.dequeued.content, before_content)
             except MailmendError:
@@ -239,7 +181,7 @@ class EntryAttempts:
             recorded = replace(recorded, ended_at=self.now(), stage=result.stage, status=result.reply.status)
             if result.stage not in _OF_THE_SERVER or place == len(ready.hops):
                 entry = replace(entry, stage=held.move(number, EntryStage.POST_DELIVERY).stage)
-                return await self._closed(held, entry, result, recorded)
+                return await self._closed(ready, entry, result, recorded)
             await self.journal.end(held, replace(recorded, outcome=AttemptOutcome.RETURNED))
             following = self.engine.admit(ready.active(ready.hops[place]), self.nanos())
             if following is None:
@@ -312,17 +254,26 @@ class EntryAttempts:
             return EndedEntry(entry, EntryEnd.RETURNED, self.now(), why=_NO_JOURNAL, wait=held.away)
         if known is None or known.end is EntryEnd.RETURNED:
             return known
-        arrived = self.settings.protocol is DeliveryProtocol.LMTP and known.end is EntryEnd.DELIVERED and not known.why
+        arrived = known.end is EntryEnd.DELIVERED and not known.why
+        if self.transports.sending(held.mail.transport).protocol is not DeliveryProtocol.LMTP:
+            arrived = False
         return await self._after(held, replace(known, arrived=arrived), AttemptStage.DATA)
 
     async def _closed(
-        self, held: HeldMail, entry: DeliveryEntry, result: RecipientResult, recorded: JournalledAttempt
+        self,
+        ready: ReadyEntry,
+        entry: DeliveryEntry,
+        result: RecipientResult,
+        recorded: JournalledAttempt,
     ) -> EndedEntry:
         """How an entry ends behind an attempt; the journal has it before anything follows from it."""
+        held = ready.held
+        arrives = ready.sending.protocol is DeliveryProtocol.LMTP
         doubted = None
         if result.uncertain:
             doubted = self.journal.doubted(entry, recorded)
-        judged = ended = doubted or self._judged(result, entry, recorded.ended_at or self.now())
+        at = recorded.ended_at or self.now()
+        judged = ended = doubted or self._judged(result, entry, at, arrives=arrives)
         if ended.end is EntryEnd.RETURNED:
             await self.journal.end(held, recorded)
             return ended
@@ -337,8 +288,22 @@ class EntryAttempts:
         is_as_journalled = ended is judged and not doubted
         return replace(ended, journalled=is_as_journalled)
 
-    def _judged(self, result: RecipientResult, entry: DeliveryEntry, at: datetime) -> EndedEntry:
-        """How an entry ends by a result, at the time that the journal has."""
+    def _judged(
+        self,
+        result: RecipientResult,
+        entry: DeliveryEntry,
+        at: datetime,
+        *,
+        arrives: bool,
+    ) -> EndedEntry:
+        """How an entry ends by a result, at the time that the journal has.
+
+        Args:
+            result: of its attempt.
+            entry: with what the server said.
+            at: when it ended.
+            arrives: whether the server is the recipients' own (LMTP).
+        """
         reply = result.reply
         end = EntryEnd.REFUSED
         if result.delivered:
@@ -348,8 +313,7 @@ class EntryAttempts:
         why = ""
         if reply.ours:
             why = reply.text
-        arrived = self.settings.protocol is DeliveryProtocol.LMTP
-        return EndedEntry(entry, end, at, reply.status, why, result.tells and not arrived, arrived)
+        return EndedEntry(entry, end, at, reply.status, why, result.tells and not arrives, arrives)
 
     async def _after(self, held: HeldMail, ended: EndedEntry, stage: AttemptStage | None) -> EndedEntry:
         """How an entry ends by the hook behind an attempt; as before where there is no hook."""

@@ -13,8 +13,8 @@ from mailmend.delivery.policy.explaining import (
 )
 from mailmend.delivery.policy.policy import CounterKey
 from mailmend.delivery.policy.sub_queues import ActiveMail
-from mailmend.delivery.server.attempting import ReadyEntry
 from mailmend.delivery.server.held_mails import HeldMail
+from mailmend.delivery.server.ready_entries import ReadyEntry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

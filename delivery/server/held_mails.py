@@ -31,6 +31,7 @@ from mailmend.delivery.mail.settling import (
     all_as_ordered,
     as_ordered,
 )
+from mailmend.delivery.policy.sub_queues import UNKNOWN
 from mailmend.mailqueue.queue import Dequeued, MailQueue
 from mailmend.mailqueue.rules.mails import Mail
 from mailmend.model.durations import LOOK_AGAIN, BackOff
@@ -163,6 +164,69 @@ def as_intended(
                 ends.append((held, ended))
                 answers[entry.id] = IntentStage.HEEDED
     return ends, answers
+
+
+def ends_of_waiting(
+    mails: Iterable[HeldMail], at: datetime, now: int, longest: int, crowded: int | None
+) -> tuple[Sequence[tuple[HeldMail, EndedEntry]], int]:
+    """How entries end that wait no longer, and when to look again; spans are in nanoseconds.
+
+    Args:
+        mails: all that are held.
+        at: the present.
+        now: the same in nanoseconds of the monotonic clock.
+        longest: how long a mail may wait.
+        crowded: after how long half of the mails that only wait give way; None: there is room.
+    """
+    ends = list[tuple[HeldMail, EntryEnd]]()
+    stay = list[HeldMail]()
+    for held in mails:
+        if held.expires_at <= now:
+            ends.append((held, EntryEnd.EXPIRED))
+        elif held.taken_at + longest <= now:
+            ends.append((held, EntryEnd.RETURNED))
+        else:
+            stay.append(held)
+    look_at = UNKNOWN
+    if crowded is not None:
+        idle = [held for held in stay if held.waits and held.taken_at + crowded <= now]
+        ends += [(held, EntryEnd.RETURNED) for held in idle[: (len(idle) + 1) // 2]]
+        look_at = now + crowded
+    for held in stay:
+        look_at = min(look_at, held.expires_at, held.taken_at + longest)
+    ended = list[tuple[HeldMail, EndedEntry]]()
+    for held, end in ends:
+        for entry in held.active.values():
+            if not entry.stage.is_attempted:
+                ended.append((held, EndedEntry(entry, end, at, wait=held.away)))
+    return ended, look_at
+
+
+@dataclass(slots=True, eq=False)
+class RecipientTurns:
+    """Recipients that are still to be prepared: mails take turns, with one recipient each."""
+
+    _mails: deque[tuple[HeldMail, deque[DeliveryEntry]]] = field(default_factory=deque)
+
+    def add(self, held: HeldMail, entries: Iterable[DeliveryEntry]) -> None:
+        """Have these recipients of a mail prepared too."""
+        self._mails.append((held, deque(entries)))
+
+    def next(self) -> tuple[HeldMail, DeliveryEntry] | None:
+        """The next recipient that has not ended meanwhile; None where none is left."""
+        while self._mails:
+            held, left = self._mails.popleft()
+            if not left:
+                continue
+            entry = left.popleft()
+            self._mails.append((held, left))
+            if entry.id.number in held.active:
+                return held, entry
+        return None
+
+    def clear(self) -> None:
+        """Forget all: the server ends."""
+        self._mails.clear()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ that counts as no retry.
 
 import asyncio
 import logging
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import (
     AsyncIterator,
     Awaitable,
@@ -54,14 +54,23 @@ from mailmend.delivery.policy.policy import CounterPolicy
 from mailmend.delivery.policy.shares import ServerName
 from mailmend.delivery.policy.sub_queues import UNKNOWN
 from mailmend.delivery.policy.turns import NO_WEIGHTS
-from mailmend.delivery.server.attempting import EntryAttempts, ReadyEntry
+from mailmend.delivery.server.attempting import EntryAttempts
 from mailmend.delivery.server.explaining import EntryStanding, standings_of
-from mailmend.delivery.server.held_mails import HeldMail, MailDepartures, as_intended, log_ended
+from mailmend.delivery.server.held_mails import (
+    HeldMail,
+    MailDepartures,
+    RecipientTurns,
+    as_intended,
+    ends_of_waiting,
+    log_ended,
+)
 from mailmend.delivery.server.hooks import DeliveryHooks
 from mailmend.delivery.server.journalling import AttemptJournal
-from mailmend.delivery.settings import DeliverySettings
+from mailmend.delivery.server.ready_entries import ReadyEntry
+from mailmend.delivery.settings import DeliverySettings, TransportsInForce
 from mailmend.delivery.shared.orders import SharedOrders
 from mailmend.delivery.shared.sharing import SharedLimits
+from mailmend.delivery.transports import Transports
 from mailmend.mailqueue.concurrency import cancelled, paused
 from mailmend.mailqueue.queue import Dequeued, MailQueue
 from mailmend.model.ids import EnqueueId
@@ -108,6 +117,7 @@ class DeliveryServer:
     journal: LedgerAttempts | None = None
     servers: LedgerServers | None = None
     is_ready: bool = False
+    transports: TransportsInForce = field(init=False)
     orders: SharedOrders | None = field(default=None, init=False)
     _limits: SharedLimits | None = None
     _work: EntryAttempts = field(init=False)
@@ -116,7 +126,7 @@ class DeliveryServer:
     _bytes_held: int = 0
     _ready: dict[str, ReadyEntry] = field(default_factory=dict)
     _check_at: int = UNKNOWN
-    _unprepared: deque[tuple[HeldMail, deque[DeliveryEntry]]] = field(default_factory=deque)
+    _unprepared: RecipientTurns = field(default_factory=RecipientTurns)
     _preparing: set[asyncio.Task[None]] = field(default_factory=set)
     _attempts: set[asyncio.Task[None]] = field(default_factory=set)
     _settling: set[asyncio.Task[None]] = field(default_factory=set)
@@ -126,6 +136,7 @@ class DeliveryServer:
     def __post_init__(self) -> None:
         self._departures = MailDepartures(self.queue, self.clock, self.settings.reporter, self.settings.postmaster)
         self.hooks = hooks = self.hooks or DeliveryHooks(clock=self.clock)
+        self.transports = TransportsInForce(self.settings.sending)
         if self.ledger:
             self.orders = SharedOrders(
                 queue=self.queue.name,
@@ -148,6 +159,7 @@ class DeliveryServer:
             orders=self.orders,
             journal=AttemptJournal(self.queue.name, self.journal, self.settings.uncertain, self.clock, self.name),
             wake=self._woken.set,
+            transports=self.transports,
         )
         if self.servers:
             self._limits = SharedLimits(
@@ -264,6 +276,13 @@ class DeliveryServer:
         self._woken.set()
         return changes
 
+    def send_by(self, transports: Transports) -> None:
+        """Send mails as these transports say from now on; one that goes another way comes again."""
+        self.transports.said = transports
+        for ready in list(self._ready.values()):
+            if outdated := self._work.outdated(ready):
+                self._end_unpicked(ready.held, outdated, self._work.nanos())
+
     # Mails come in
 
     async def _take_all(self, mails: AsyncIterator[Dequeued]) -> None:
@@ -296,27 +315,22 @@ class DeliveryServer:
             self._check_at = min(self._check_at, now + nanos_in(self.settings.waiting_max))
         if not entries:
             self._begin(self._settling, self._settled(held))
-        to_try = deque[DeliveryEntry]()
+        to_try = list[DeliveryEntry]()
         at = self._work.now()
         for entry in entries:
             if ended := without_attempt(entry, at, expires_at):
                 self._end(held, ended)
             else:
                 to_try.append(entry)
-        self._unprepared.append((held, to_try))
+        self._unprepared.add(held, to_try)
         self._woken.set()
 
     def _prepare(self) -> None:
-        """Begin to prepare recipients, a bounded number at once; mails take turns."""
-        while self._unprepared and len(self._preparing) < _PREPARING_MAX:
-            held, to_try = self._unprepared.popleft()
-            if not to_try:
-                continue
-            entry = to_try.popleft()
-            self._unprepared.append((held, to_try))
-            if entry.id.number in held.active:
-                work = partial(self._prepared, held, entry)
-                self._begin(self._preparing, self._until_ended(held, entry.id.number, work))
+        """Begin to prepare recipients, a bounded number at once."""
+        while len(self._preparing) < _PREPARING_MAX and (turn := self._unprepared.next()):
+            held, entry = turn
+            work = partial(self._prepared, held, entry)
+            self._begin(self._preparing, self._until_ended(held, entry.id.number, work))
 
     def _let_go(self, dequeued: Dequeued) -> None:
         if self._held.pop(dequeued.enqueue_id, None):
@@ -327,6 +341,8 @@ class DeliveryServer:
         found = await self._work.prepared(held, entry)
         if isinstance(found, EndedEntry):
             return found
+        if entry.id.number in held.active and (outdated := self._work.outdated(found)):
+            return outdated
         if entry.id.number in held.active:
             held.move(entry.id.number, EntryStage.WAITING)
             active = found.counted = found.active(found.hops[0])
@@ -369,30 +385,13 @@ class DeliveryServer:
         longest = UNKNOWN
         if not self.queue.keeps_backlogs:
             longest = nanos_in(self.settings.waiting_max)
-        crowded = nanos_in(self.settings.crowded_max)
-        stay = list[HeldMail]()
-        for held in list(self._held.values()):
-            if held.expires_at <= now:
-                self._end_waiting(held, EntryEnd.EXPIRED, now)
-            elif held.taken_at + longest <= now:
-                self._end_waiting(held, EntryEnd.RETURNED, now)
-            else:
-                stay.append(held)
+        crowded = None
         if self._is_crowded:
-            idle = [held for held in stay if held.waits and held.taken_at + crowded <= now]
-            for held in idle[: (len(idle) + 1) // 2]:
-                self._end_waiting(held, EntryEnd.RETURNED, now)
-        check_at = UNKNOWN
-        if self._is_crowded:
-            check_at = now + crowded
-        for held in stay:
-            check_at = min(check_at, held.expires_at, held.taken_at + longest)
-        self._check_at = check_at
-
-    def _end_waiting(self, held: HeldMail, end: EntryEnd, now: int) -> None:
-        for entry in list(held.active.values()):
-            if not entry.stage.is_attempted:
-                self._end_unpicked(held, EndedEntry(entry, end, self._work.now(), wait=held.away), now)
+            crowded = nanos_in(self.settings.crowded_max)
+        held = self._held.values()
+        ends, self._check_at = ends_of_waiting(held, self._work.now(), now, longest, crowded)
+        for mail, ended in ends:
+            self._end_unpicked(mail, ended, now)
 
     def _end_unpicked(self, held: HeldMail, ended: EndedEntry, now: int) -> None:
         number = ended.entry.id.number
@@ -415,12 +414,10 @@ class DeliveryServer:
         for mail in limits.misplaced():
             ready = self._ready[mail.id]
             if ready.held.taken_at + nanos_in(_ELSEWHERE_AFTER) <= now:
-                del self._ready[mail.id]
-                self.engine.remove(mail, now)
                 entry = ready.held.active[ready.entry.id.number]
                 why = "another server of the queue has this limit"
                 ended = EndedEntry(entry, EntryEnd.RETURNED, self._work.now(), why=why, wait=ready.held.elsewhere)
-                self._end(ready.held, ended)
+                self._end_unpicked(ready.held, ended, now)
 
     def _rest(self) -> timedelta:
         """How long nothing can happen unless the server is woken."""

@@ -18,10 +18,10 @@ from mailmend.admin.frame.settings import ConnectionSettings, QueueSettings
 from mailmend.admin.queue.connections import QueueConnections
 from mailmend.cql.memory import MemoryTables
 from mailmend.delivery.ledger.orders import LedgerOrders
-from mailmend.delivery.mail.attempts import SourceAddress
 from mailmend.delivery.policy.engine import PickupEngine
 from mailmend.delivery.server.serving import DeliveryServer
 from mailmend.delivery.settings import DeliverySettings
+from mailmend.delivery.transports import SourceAddress
 from mailmend.mailqueue.rabbitmq.mail_queue import open_queue
 from mailmend.model.catalog.mail_queue import queue_tables_of
 from mailmend.model.ids import EnqueueId, QueueName

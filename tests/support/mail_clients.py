@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
-from mailmend.delivery.mail.attempts import DeliveryProtocol
 from mailmend.delivery.settings import ListenAddress, ListenerSettings
 from mailmend.delivery.smtp.incoming.listener import ListenerTls, MailListener
+from mailmend.delivery.transports import DeliveryProtocol
 from mailmend.mailqueue.memory import MemoryMailQueue
 from mailmend.mailqueue.rules.mails import Mail
 from mailmend.model.ids import EnqueueId, QueueName

@@ -6,14 +6,10 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
-from mailmend.delivery.mail.attempts import (
-    DeliveryAttempt,
-    DeliveryProtocol,
-    RecipientResult,
-    StageTimeouts,
-)
+from mailmend.delivery.mail.attempts import DeliveryAttempt, RecipientResult
 from mailmend.delivery.mail.entries import DeliveryEntry, EntryId, OutgoingMail
 from mailmend.delivery.smtp.outgoing.relay import SmtpRelay
+from mailmend.delivery.transports import DeliveryProtocol, StageTimeouts
 from mailmend.model.ids import EnqueueId
 from tests.support.smtp_sink import SmtpSink
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+from base64 import b64decode
 from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -50,6 +51,7 @@ class TakenMail:
     content: bytes
     secured: bool
     peer: str
+    user: str = ""
 
 
 @dataclass
@@ -58,7 +60,7 @@ class SmtpSink:
 
     The words besides commands: GREETING; CONTENT for the first line of the content, which nothing is said to otherwise;
     END for its end (of LMTP, for each recipient). What the script does not say is answered well. `ends` is what was
-    answered to each end.
+    answered to each end. `passwords` are of users that may log in (AUTH).
     """
 
     script: Mapping[str, Sequence[Answer]] = field(default_factory=dict)
@@ -67,6 +69,7 @@ class SmtpSink:
     host: str = HOST
     port: int = 0
     lmtp: bool = False
+    passwords: Mapping[str, str] = field(default_factory=dict)
     mails: list[TakenMail] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
     connections: int = 0
@@ -126,6 +129,7 @@ class _Session:
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
     secured: bool = False
+    user: str = ""
     sender: str = ""
     recipients: list[str] = field(default_factory=list)
 
@@ -142,9 +146,9 @@ class _Session:
             case "EHLO" | "LHLO":
                 await self._say(word, self._introduction())
             case "STARTTLS":
-                if await self._say(word, "220 go on"):
-                    await self.writer.start_tls(self.sink.tls)  # type: ignore[arg-type]
-                    self.secured = True
+                await self._secure()
+            case "AUTH":
+                await self._log_in(line.split(" ")[1:])
             case "MAIL":
                 self.sender, self.recipients = line, []
                 await self._say(word, "250 2.1.0 fine")
@@ -161,6 +165,23 @@ class _Session:
                 await self._say(word, "250 fine")
         return True
 
+    async def _secure(self) -> None:
+        if await self._say("STARTTLS", "220 go on"):
+            await self.writer.start_tls(self.sink.tls)  # type: ignore[arg-type]
+            self.secured = True
+
+    async def _log_in(self, words: Sequence[str]) -> None:
+        if words[0] == "PLAIN":
+            _, user, password = b64decode(words[1]).decode().split("\0")
+        else:
+            await self._say("USER", "334 VXNlcm5hbWU6")
+            user = b64decode(await self.reader.readline()).decode()
+            await self._say("PASSWORD", "334 UGFzc3dvcmQ6")
+            password = b64decode(await self.reader.readline()).decode()
+        is_right = self.sink.passwords.get(user) == password
+        if await self._say("AUTH", "235 2.7.0 welcome" if is_right else "535 5.7.8 who are you"):
+            self.user = user
+
     async def _content(self) -> None:
         lines = []
         if "CONTENT" in self.sink.script:
@@ -175,7 +196,7 @@ class _Session:
             taken = self.recipients if await self._say("END", "250 2.0.0 taken") else []
         if taken:
             peer = self.writer.get_extra_info("peername")[0]
-            self.sink.mails.append(TakenMail(self.sender, taken, b"".join(lines), self.secured, peer))
+            self.sink.mails.append(TakenMail(self.sender, taken, b"".join(lines), self.secured, peer, self.user))
 
     def _introduction(self) -> str:
         offered = [*self.sink.extensions, *(["STARTTLS"] if self.sink.tls and not self.secured else [])]

@@ -13,7 +13,7 @@ from mailmend.admin.frame.http.access import TokenRole
 from mailmend.admin.local.servers import known_names
 from mailmend.admin.main import mailmend
 from mailmend.cql.schema.grants import ROLES
-from mailmend.delivery.mail.attempts import TlsLevel
+from mailmend.delivery.transports import TlsLevel
 
 PAGE = Path("SECURITY.md").read_text()
 PACKAGES = ("admin", "cql", "delivery", "mailmend", "mailqueue", "model", "repair", "spark_repair")

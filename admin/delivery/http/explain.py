@@ -58,7 +58,10 @@ class ValuesQuery(StrictBody):
     tenant: Value = None
     local_ip: Annotated[
         tuple[Annotated[str, Field(max_length=100)], ...],
-        Field(max_length=100, description="Addresses that it may be sent from; else the server's own."),
+        Field(
+            max_length=100,
+            description="Addresses that it may be sent from; else its transport's, or the server's.",
+        ),
     ] = ()
 
 

@@ -402,5 +402,10 @@ FILE: Final = FileForm(
             list_schema(defined("automatic_rule")),
             "What is ordered automatically when replies of a class come too often.",
         ),
+        FilePart(
+            "transports",
+            by_name(defined("transport")),
+            "How mails are sent, by their transportid; '*' says what the others do not say.",
+        ),
     ),
 )

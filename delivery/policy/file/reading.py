@@ -39,6 +39,7 @@ from mailmend.delivery.policy.file.nodes import (
     read_ungrouped,
 )
 from mailmend.delivery.policy.file.replies import RuleSurroundings, automatic_rules, reply_rules
+from mailmend.delivery.policy.file.transport_reading import transports_of
 from mailmend.delivery.policy.incoming import (
     IncomingField,
     IncomingRule,
@@ -62,6 +63,7 @@ from mailmend.delivery.policy.policy import (
 )
 from mailmend.delivery.policy.quotas import QUOTA_FIELDS, QueueQuota, QuotaLimit
 from mailmend.delivery.policy.rates import DeliveryRate, RateAlgorithm
+from mailmend.delivery.transports import TransportSecrets
 from mailmend.model.errors import WrongUse
 from mailmend.model.grammar import read_name
 from mailmend.model.texts import Place, names_instead
@@ -92,8 +94,12 @@ class PolicyFile:
         return self.top.place_of(path)
 
 
-def read_policies(file: Path) -> PolicyFile:
+def read_policies(file: Path, secrets: TransportSecrets | None = None) -> PolicyFile:
     """The policies of a file.
+
+    Args:
+        file: its path.
+        secrets: reads keys and passwords of transports; None: they are left out.
 
     Raises:
         WrongUse: it cannot be read.
@@ -112,11 +118,16 @@ def read_policies(file: Path) -> PolicyFile:
         if isinstance(error, OSError):
             why = error.strerror
         raise WrongUse(f"the policy file {file} cannot be read: {why}") from error
-    return policies_of(text, str(file))
+    return policies_of(text, str(file), secrets)
 
 
-def policies_of(text: str, file: str) -> PolicyFile:
+def policies_of(text: str, file: str, secrets: TransportSecrets | None = None) -> PolicyFile:
     """The policies of a text: a list of policies or suspensions alone, or all parts by their names.
+
+    Args:
+        text: of the file.
+        file: its name, for errors.
+        secrets: as for `read_policies`.
 
     Raises:
         BadPolicyFile: something in it is refused; the error has each refused value.
@@ -124,7 +135,7 @@ def policies_of(text: str, file: str) -> PolicyFile:
     refused = Refusals()
     try:
         top = PolicyNode.of_text(file, text, refused)
-        said = _said(top)
+        said = _said(top, secrets)
     except BadPolicyFile as error:
         refused.add(error)
         raise refused.error from None
@@ -133,7 +144,7 @@ def policies_of(text: str, file: str) -> PolicyFile:
     return PolicyFile(said, top)
 
 
-def _said(top: PolicyNode) -> PickupPolicies:
+def _said(top: PolicyNode, secrets: TransportSecrets | None) -> PickupPolicies:
     if top.is_list:
         parts: Mapping[str, PolicyNode] = {_listed_part(top): top}
     else:
@@ -149,6 +160,7 @@ def _said(top: PolicyNode) -> PickupPolicies:
         policies=partial(pickup_policies, algorithm),
         suspends=_suspensions,
         incoming=_incoming_rules,
+        transports=partial(transports_of, secrets),
         tenants=_weights,
         quotas=queue_quotas,
         classes=reply_rules,

@@ -22,6 +22,7 @@ from mailmend.delivery.policy.file.description import (
     THRESHOLD,
 )
 from mailmend.delivery.policy.file.reply_description import AUTOMATIC_RULE, REPLY_RULE
+from mailmend.delivery.policy.file.transport_forms import TRANSPORT
 from mailmend.delivery.policy.policy import PickupField
 from mailmend.model.file_forms import JsonSchema, defined, list_schema
 
@@ -61,6 +62,7 @@ def policy_schema() -> JsonSchema:
             "quota_limit": QUOTA_LIMIT.schema,
             "reply_rule": REPLY_RULE.schema,
             "automatic_rule": AUTOMATIC_RULE.schema,
+            "transport": TRANSPORT.schema,
         },
     }
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from aiosmtpd.smtp import SMTP
 
-from mailmend.delivery.mail.attempts import DeliveryProtocol, SmtpReply
+from mailmend.delivery.mail.attempts import SmtpReply
 from mailmend.delivery.settings import GIVES_WAY_AFTER, HANDSHAKE_SECONDS, LEAVING, RECIPIENTS_BEYOND, ListenerSettings
 from mailmend.delivery.smtp.incoming import replies
 from mailmend.delivery.smtp.incoming.client_input import COMMAND_BYTES_MAX, ClientInput, NotSmtp, begin_tls
@@ -30,6 +30,7 @@ from mailmend.delivery.smtp.incoming.reception import (
     sender_in,
     too_large,
 )
+from mailmend.delivery.transports import DeliveryProtocol
 from mailmend.model.grammar import counted_address
 
 _LOG: Final = logging.getLogger("mailmend.delivery")

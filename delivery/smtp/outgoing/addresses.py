@@ -11,7 +11,8 @@ from enum import Enum
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final
 
-from mailmend.delivery.mail.attempts import SMTP_PORT, NextHop, NoNextHop, SmtpReply, SourceAddress
+from mailmend.delivery.mail.attempts import SMTP_PORT, NextHop, NoNextHop, SmtpReply
+from mailmend.delivery.transports import SourceAddress
 from mailmend.model.grammar import host_and_port, unmapped
 
 

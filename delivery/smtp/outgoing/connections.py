@@ -28,13 +28,19 @@ from mailmend.delivery.mail.attempts import (
     AttemptStage,
     BeforeContent,
     DeliveryAttempt,
-    DeliveryProtocol,
     SmtpReply,
-    StageTimeouts,
-    TlsLevel,
     at_once,
 )
 from mailmend.delivery.smtp.outgoing.esmtp import ContentSender, ServerExtensions, refusing, tls_required
+from mailmend.delivery.smtp.outgoing.logins import (
+    GO_ON,
+    login_commands,
+    login_refused,
+    may_log_in,
+    no_mechanism,
+    unsecured_login,
+)
+from mailmend.delivery.transports import DeliveryProtocol, SmtpLogin, StageTimeouts, TlsLevel
 
 _HELO: Final = re.compile(r"[!-~]+")
 _DATA_READY: Final = 354
@@ -214,8 +220,11 @@ async def _opened(attempt: DeliveryAttempt, contexts: TlsContexts, host_name: st
     try:
         await _greeted(client, limit)
         await _introduced(client, attempt.protocol, helo, limit)
-        if await _secured(client, attempt, contexts):
+        secured = await _secured(client, attempt, contexts)
+        if secured:
             await _introduced(client, attempt.protocol, helo, limit)
+        if attempt.login:
+            await _log_in(client, attempt, attempt.login, secured=secured)
         return SmtpConnection(client)
     except BaseException:
         client.close()
@@ -319,6 +328,25 @@ async def _secured(client: SMTP, attempt: DeliveryAttempt, contexts: TlsContexts
     except (SMTPException, OSError, ValueError) as error:
         raise StageEnded(stage, _reply_of(error, stage)) from error
     return True
+
+
+async def _log_in(client: SMTP, attempt: DeliveryAttempt, login: SmtpLogin, *, secured: bool) -> None:
+    stage = AttemptStage.GREETING
+    if not may_log_in(attempt.hop, secured=secured):
+        raise StageEnded(stage, unsecured_login())
+    offered = client.server_auth_methods
+    commands = login_commands(login, offered)
+    if not commands:
+        raise StageEnded(stage, no_mechanism(offered))
+    for number, words in enumerate(commands, 1):
+        try:
+            reply = await _commanded(client, stage, attempt.timeouts.greeting, *words)
+        except StageEnded as ended:
+            raise StageEnded(stage, login_refused(login, ended.reply)) from None
+        if reply.positive:
+            return
+        if reply.code != GO_ON or number == len(commands):
+            raise StageEnded(stage, login_refused(login, reply))
 
 
 def _without_tls(attempt: DeliveryAttempt, enhanced: str, text: str) -> SmtpReply:

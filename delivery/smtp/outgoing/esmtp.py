@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from mailmend.delivery.mail.attempts import SmtpReply, StageTimeouts
+from mailmend.delivery.mail.attempts import SmtpReply
 from mailmend.delivery.mail.encoding import (
     CannotEncode,
     canonical_lines,
@@ -25,6 +25,7 @@ from mailmend.delivery.mail.encoding import (
 )
 from mailmend.delivery.mail.entries import DeliveryEntry, OutgoingMail
 from mailmend.delivery.mail.notices import NoticeCondition
+from mailmend.delivery.transports import StageTimeouts
 from mailmend.model.grammar import ascii_domain
 
 _REPLY_BYTES_MAX: Final = 32_768

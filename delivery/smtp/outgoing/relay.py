@@ -9,7 +9,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
@@ -17,11 +17,8 @@ from mailmend.delivery.mail.attempts import (
     AttemptStage,
     BeforeContent,
     DeliveryAttempt,
-    DeliveryProtocol,
     RecipientResult,
     SmtpReply,
-    SourceAddress,
-    TlsLevel,
     at_once,
 )
 from mailmend.delivery.smtp.outgoing.connections import (
@@ -39,27 +36,21 @@ from mailmend.delivery.smtp.outgoing.esmtp import (
     lines_of,
     refused_without_tls,
 )
+from mailmend.delivery.transports import (
+    CannotSign,
+    ConnectionReuse,
+    ContentSigner,
+    DeliveryProtocol,
+    SmtpLogin,
+    SourceAddress,
+    TlsLevel,
+)
 
 _TOO_MANY_RECIPIENTS: Final = 552
 _LEAVING_MAX: Final = timedelta(seconds=2)
 
-ConnectionKey = tuple[str, str, int, SourceAddress, TlsLevel, DeliveryProtocol]
-"""What attempts over one connection share: host, address, port, our side, TLS, the protocol."""
-
-
-@dataclass(frozen=True, slots=True)
-class ConnectionReuse:
-    """Which connections are kept open for the next mail.
-
-    Attributes:
-        mails_max: after that many a connection is ended.
-        idle: for how long an unused connection is kept.
-        connections_max: the maximum number of unused connections; the oldest gives way.
-    """
-
-    mails_max: int = 100
-    idle: timedelta = timedelta(seconds=5)
-    connections_max: int = 100
+ConnectionKey = tuple[str, str, int, SourceAddress, TlsLevel, DeliveryProtocol, SmtpLogin | None]
+"""What attempts over one connection share: where it leads, our side, TLS, protocol, login."""
 
 
 class SmtpRelay:
@@ -68,13 +59,14 @@ class SmtpRelay:
     Args:
         host_name: what we call ourselves where a source does not say.
         authorities: as `TlsContexts` has it.
-        reuse: None ends each connection after its mail.
+        reuse: of attempts that do not say it; None ends each connection after its mail.
     """
 
     def __init__(self, host_name: str, authorities: str | None = None, reuse: ConnectionReuse | None = None) -> None:
         self._host_name = host_name
         self._contexts = TlsContexts(authorities)
-        self._kept = KeptConnections(reuse)
+        self._reuse = reuse
+        self._kept = KeptConnections()
         self._fitted = FittedMails()
 
     @property
@@ -100,7 +92,7 @@ class SmtpRelay:
         except BaseException:
             connection.abort()
             raise
-        self._kept.keep(_key_of(attempt), connection)
+        self._kept.keep(_key_of(attempt), connection, attempt.reuse or self._reuse)
         return transaction.results
 
     async def close(self) -> None:
@@ -121,7 +113,27 @@ class SmtpRelay:
 
 def _key_of(attempt: DeliveryAttempt) -> ConnectionKey:
     hop = attempt.hop  # its preference only orders the servers
-    return hop.host, hop.address, hop.port, attempt.source, attempt.tls, attempt.protocol
+    where = (hop.host, hop.address, hop.port)
+    return *where, attempt.source, attempt.tls, attempt.protocol, attempt.login
+
+
+FittedForm = tuple[int, bool, ContentSigner | None]
+"""A content by its id, whether it may have 8-bit bytes, and what signs it."""
+
+
+async def _signed_lines(
+    content: bytes,
+    offered: ServerExtensions,
+    signer: ContentSigner | None,
+) -> bytes | SmtpReply:
+    """The content as a server takes it. It is signed last: what is encoded later is not verified."""
+    lines = await fitted_lines(lines_of(content), offered)
+    if signer is None or isinstance(lines, SmtpReply):
+        return lines
+    try:
+        return await asyncio.to_thread(signer.signed, lines)
+    except CannotSign as error:
+        return SmtpReply(451, "4.3.5", f"the mail cannot be signed: {error}", ours=True)
 
 
 class FittedMails:
@@ -131,16 +143,19 @@ class FittedMails:
     """
 
     def __init__(self) -> None:
-        self._making: dict[tuple[int, bool], asyncio.Future[bytes | SmtpReply]] = {}
-        self._attempts = Counter[tuple[int, bool]]()
+        self._making: dict[FittedForm, asyncio.Future[bytes | SmtpReply]] = {}
+        self._attempts = Counter[FittedForm]()
 
     @asynccontextmanager
-    async def lines(self, content: bytes, offered: ServerExtensions) -> AsyncGenerator[bytes | SmtpReply]:
-        """The lines of a mail for a server; a reply where it cannot have the mail."""
-        key = (id(content), "8bitmime" in offered)
+    async def lines(
+        self, content: bytes, offered: ServerExtensions, signer: ContentSigner | None
+    ) -> AsyncGenerator[bytes | SmtpReply]:
+        """The lines of a mail for a server, signed; a reply where it cannot have the mail."""
+        key = (id(content), "8bitmime" in offered, signer)
         making = self._making.get(key)
         if making is None:
-            making = self._making[key] = asyncio.ensure_future(fitted_lines(lines_of(content), offered))
+            work = _signed_lines(content, offered, signer)
+            making = self._making[key] = asyncio.ensure_future(work)
         self._attempts[key] += 1
         try:
             yield await asyncio.shield(making)
@@ -155,8 +170,7 @@ class FittedMails:
 class KeptConnections:
     """Connections that wait for another mail."""
 
-    def __init__(self, reuse: ConnectionReuse | None) -> None:
-        self._reuse = reuse
+    def __init__(self) -> None:
         self._kept: dict[SmtpConnection, tuple[ConnectionKey, asyncio.TimerHandle]] = {}
         self._leaving: list[LeavingConnection] = []
 
@@ -171,9 +185,13 @@ class KeptConnections:
                 return connection
         return None
 
-    def keep(self, key: ConnectionKey, connection: SmtpConnection) -> None:
+    def keep(
+        self,
+        key: ConnectionKey,
+        connection: SmtpConnection,
+        reuse: ConnectionReuse | None,
+    ) -> None:
         """Keep it if it is of use still, else end it."""
-        reuse = self._reuse
         if not reuse or not connection.is_open or connection.mails >= reuse.mails_max:
             self.part_with(connection)
             return
@@ -238,7 +256,7 @@ class _Transaction:
             self.end_rest(AttemptStage.TLS, refusal)
             return
         connection.mails += 1
-        async with self._fitted.lines(content, offered) as lines:
+        async with self._fitted.lines(content, offered, self._attempt.signer) as lines:
             if isinstance(lines, SmtpReply):
                 self.end_rest(AttemptStage.MAIL, lines)
             else:

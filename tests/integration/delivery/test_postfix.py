@@ -11,15 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from mailmend.delivery.mail.attempts import (
-    AttemptStage,
-    DeliveryAttempt,
-    DeliveryProtocol,
-    NextHop,
-    TlsLevel,
-)
+from mailmend.delivery.mail.attempts import AttemptStage, DeliveryAttempt, NextHop
 from mailmend.delivery.smtp.incoming.listener import ListenerTls
-from mailmend.delivery.smtp.outgoing.relay import ConnectionReuse
+from mailmend.delivery.transports import ConnectionReuse, DeliveryProtocol, TlsLevel
 from mailmend.model.errors import PublishFailed
 from tests.support.certificates import Authority, authority
 from tests.support.mail_clients import LIMIT_SECONDS, entrance

@@ -19,12 +19,13 @@ from mailmend.admin.delivery import connections as wiring
 from mailmend.admin.delivery import serve as delivery
 from mailmend.admin.frame.settings import ConnectionSettings, QueueSettings
 from mailmend.admin.local.processes import free_port
-from mailmend.delivery.mail.attempts import BeforeContent, DeliveryAttempt, RecipientResult, SourceAddress, at_once
+from mailmend.delivery.mail.attempts import BeforeContent, DeliveryAttempt, RecipientResult, at_once
 from mailmend.delivery.mail.entries import EntryEnd
 from mailmend.delivery.mail.hooks import DeleteRecipient, HookedAttempt, PostDecision
 from mailmend.delivery.mail.settling import DEFAULT_SCHEDULE
 from mailmend.delivery.metrics import DELIVERY_METRICS
 from mailmend.delivery.smtp.outgoing.addresses import IpNetwork, OwnHost
+from mailmend.delivery.transports import SourceAddress
 from mailmend.mailqueue.codec import attribute
 from mailmend.model.ids import QueueName
 from tests.support.certificates import authority

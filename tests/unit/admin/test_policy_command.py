@@ -193,6 +193,15 @@ class TestLint:
         assert shell("policy", "lint", str(file), str(fine)).code == 1
         assert shell("policy", "lint", str(fine), str(fine)).code == 0
 
+    def test_a_key_that_cannot_be_read_is_an_error_with_its_place(self, shell: CommandLine, file: Path) -> None:
+        """Relative names start at the policy file."""
+        file.write_text("transports:\n  a: {dkim: {example.org: {selector: s, key: none.pem}}}\n")
+        ended = shell("policy", "lint", str(file), "--json")
+        assert ended.code == 2
+        (refused,) = ended.json["refused"]
+        assert (refused["line"], refused["column"]) == (2, 46)
+        assert refused["text"] == f"{file.parent / 'none.pem'} cannot be read: No such file or directory"
+
 
 LAYERED = """\
 policies:
@@ -256,6 +265,7 @@ class TestExplain:
             "parked": [],
             "queue": None,
             "quotas": [],
+            "sources_of": None,
             "exit": 0,
         }
         assert (source["localip"], source["is_left"]) == ("192.0.2.1", False)
@@ -309,6 +319,22 @@ class TestExplain:
         assert (found["left"], found["other_family"]) == (["2001:db8::1"], ["192.0.2.7"])
         out = shell("policy", "explain", str(file), *both, "--remote-ip", "198.51.100.1").out
         assert "Of another family than the server, so nothing is sent from: 2001:db8::1." in out
+
+    def test_a_mail_is_sent_from_the_addresses_of_its_transport(self, shell: CommandLine, file: Path) -> None:
+        """Unless others were named; keys and passwords are not looked for."""
+        file.write_text(
+            "policies: [{fields: [localip], default: {concurrency: 5}}]\ntransports:\n  '*':\n"
+            "    sources: [{address: 192.0.2.10}, {address: '2001:db8::1'}]\n"
+            "    dkim: {example.org: {selector: s, key: nowhere.pem}}\n"
+        )
+        command = ("policy", "explain", str(file), "--transport", "bulk", "--remote-ip", "198.51.100.1")
+        found = shell(*command, "--json").json
+        assert (found["left"], found["other_family"]) == (["192.0.2.10"], ["2001:db8::1"])
+        assert found["sources_of"] == {"transport": "*", "line": 3}
+        lines = shell(*command).out.splitlines()
+        assert "Transport '*' at line 3 names its addresses." in lines
+        assert lines[-1] == "It may be sent from: 192.0.2.10."
+        assert shell(*command, "--local-ip", "192.0.2.1", "--json").json["sources_of"] is None
 
     def test_quotas_that_count_the_mail_are_shown(self, shell: CommandLine, file: Path) -> None:
         """As what, and the limit of which line."""

@@ -2,7 +2,6 @@
 
 import pytest
 
-from mailmend.delivery.mail.attempts import SourceAddress
 from mailmend.delivery.smtp.outgoing.addresses import (
     BOTH_FAMILIES,
     IpFamily,
@@ -12,6 +11,7 @@ from mailmend.delivery.smtp.outgoing.addresses import (
     loopback_of,
     reachable_families,
 )
+from mailmend.delivery.transports import SourceAddress
 from mailmend.model.grammar import address_of_literal, ascii_domain
 
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from mailmend.delivery.mail.attempts import SourceAddress, TlsLevel
 from mailmend.delivery.mail.entries import EntryEnd
 from mailmend.delivery.mail.hooks import (
     BounceRecipient,
@@ -23,6 +22,7 @@ from mailmend.delivery.mail.hooks import (
 )
 from mailmend.delivery.policy.policy import CounterPolicy, PickupField, Threshold
 from mailmend.delivery.server.hooks import DeliveryHooks
+from mailmend.delivery.transports import SourceAddress, TlsLevel
 from mailmend.mailqueue.codec import attribute
 from mailmend.repair.clock import SystemClock
 from tests.support.deliveries import ACCEPTED, LATER, MINUTE, NEVER, DeliverySite

@@ -2,13 +2,13 @@
 
 import pytest
 
-from mailmend.delivery.mail.attempts import DeliveryProtocol
 from mailmend.delivery.policy.file.forms import BadPolicyFile
 from mailmend.delivery.policy.file.reading import policies_of
 from mailmend.delivery.policy.incoming import IncomingRule
 from mailmend.delivery.policy.lint import lint_policies
 from mailmend.delivery.smtp.incoming import intake
 from mailmend.delivery.smtp.incoming.reception import HEADER_READ_MAX, header_values, without_fields
+from mailmend.delivery.transports import DeliveryProtocol
 from mailmend.mailqueue import admission
 from mailmend.mailqueue.codec import attribute_value
 from mailmend.model.errors import BrokerUnreachable

@@ -7,14 +7,7 @@ from typing import Any
 
 import pytest
 
-from mailmend.delivery.mail.attempts import (
-    AttemptOutcome,
-    AttemptStage,
-    NextHop,
-    SmtpReply,
-    SourceAddress,
-    UncertainPolicy,
-)
+from mailmend.delivery.mail.attempts import AttemptOutcome, AttemptStage, NextHop, SmtpReply, UncertainPolicy
 from mailmend.delivery.mail.entries import EntryState, QueuedEntry
 from mailmend.delivery.mail.envelopes import first_id, lacking_mail, queued_entries
 from mailmend.delivery.mail.hooks import DeleteRecipient, PutOffDelivery
@@ -22,6 +15,7 @@ from mailmend.delivery.metrics import UNCERTAIN
 from mailmend.delivery.policy.policy import CounterPolicy, PickupField, Threshold
 from mailmend.delivery.policy.rates import SECOND, DeliveryRate
 from mailmend.delivery.server.hooks import DeliveryHooks
+from mailmend.delivery.transports import SourceAddress
 from mailmend.mailqueue.codec import attribute
 from mailmend.mailqueue.comparison import Redriven
 from mailmend.mailqueue.rules.mails import Mail, MailBlobs, QueuedMail

@@ -9,10 +9,10 @@ from ipaddress import ip_network
 
 import pytest
 
-from mailmend.delivery.mail.attempts import DeliveryProtocol
 from mailmend.delivery.mail.encoding import canonical_lines
 from mailmend.delivery.settings import ListenAddress, ListenerSettings
 from mailmend.delivery.smtp.incoming.listener import MailListener
+from mailmend.delivery.transports import DeliveryProtocol
 from mailmend.model.errors import BrokerUnreachable, MailmendError, PublishFailed, WrongUse
 from tests.support.logs import logged
 from tests.support.mail_clients import HOST, LIMIT_SECONDS, MAIL, RCPT, SlowQueue, entrance

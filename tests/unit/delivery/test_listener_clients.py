@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mailmend.delivery.mail.attempts import DeliveryProtocol
 from mailmend.delivery.smtp.incoming.listener import ListenerTls
 from mailmend.delivery.smtp.incoming.replies import FAULT
+from mailmend.delivery.transports import DeliveryProtocol
 from tests.support.certificates import Authority, authority
 from tests.support.mail_clients import HOST, LIMIT_SECONDS, MAIL, RCPT, MailClient, MailEntrance, entrance
 from tests.support.thorough import share

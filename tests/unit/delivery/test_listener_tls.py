@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from mailmend.delivery.mail.attempts import DeliveryProtocol
 from mailmend.delivery.settings import GIVES_WAY_AFTER, ListenAddress, ListenerSettings
 from mailmend.delivery.smtp.incoming import client_connections
 from mailmend.delivery.smtp.incoming.listener import ListenerTls, MailListener
+from mailmend.delivery.transports import DeliveryProtocol
 from mailmend.model.errors import WrongUse
 from tests.support.certificates import Authority, Signed, authority
 from tests.support.mail_clients import HOST, LIMIT_SECONDS, MAIL, RCPT, MailClient, MailEntrance, SlowQueue, entrance

@@ -17,10 +17,12 @@ from mailmend.delivery.policy.file.description import (
 )
 from mailmend.delivery.policy.file.reading import policies_of
 from mailmend.delivery.policy.file.reply_description import AUTOMATIC_RULE, REPLY_RULE
+from mailmend.delivery.policy.file.transport_forms import TRANSPORT
 from mailmend.delivery.policy.incoming import IncomingRule
 from mailmend.delivery.policy.policy import CounterPolicy, Threshold, ThresholdCondition
 from mailmend.delivery.policy.quotas import QueueQuota, QuotaLimit
 from mailmend.delivery.policy.reply_classes import ReplyRule
+from mailmend.delivery.transports import Transport
 from mailmend.model.file_forms import FileForm
 
 KEPT = [
@@ -53,6 +55,29 @@ def test_answers_show_each_attribute_that_the_reader_keeps(form: FileForm, kept:
 )
 def test_a_part_of_the_file_sets_each_attribute(form: FileForm, kept: type[Any]) -> None:
     assert {part.attribute or part.name for part in form.parts} == {field.name for field in fields(kept)}
+
+
+def test_answers_show_all_that_a_transport_says_but_its_signer() -> None:
+    """Keys are shown by their selectors, and a login by whether there is one."""
+    shown = {answer.attribute or name for name, answer in TRANSPORT.answers.items() if answer.attribute is not None}
+    read = {part.attribute or part.name for part in TRANSPORT.parts}
+    assert shown == read == {field.name for field in fields(Transport)} - {"signer"}
+
+
+def test_an_answer_shows_a_transport_without_its_secrets() -> None:
+    text = "nexthop: {host: a.example, user: ann, passwordenv: P}, dkim: {b.example: {selector: s, key: k.pem}}"
+    transport = policies_of(f"transports: {{a: {{reuse: {{mails: 5}}, {text}}}}}", "policies.yaml").said.transports["a"]
+    assert TRANSPORT.json(transport, transport="a", line=1) == {
+        "transport": "a",
+        "line": 1,
+        "sources": None,
+        "tls": None,
+        "protocol": None,
+        "timeouts": None,
+        "reuse": {"mails": 5, "idle": 5.0},
+        "nexthop": {"host": "a.example", "port": 25, "auth": True},
+        "dkim": {"b.example": ["s"]},
+    }
 
 
 def test_what_is_required_is_a_part() -> None:

@@ -177,7 +177,7 @@ YAML = {
     "limits: []": (
         "1:1 a policy file has no 'limits'\n"
         "Did you mean 'lists'? It may have: version, rate, lists, policies, "
-        "suspends, incoming, tenants, quotas."
+        "suspends, incoming, tenants, quotas, classes, automation, transports."
     ),
     "a: b: c": "1:5 this is not YAML: mapping values are not allowed in this context",
     "- 'x": "1:5 this is not YAML: found unexpected end of stream",

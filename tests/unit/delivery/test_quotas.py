@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from mailmend.delivery.mail.attempts import DeliveryProtocol
 from mailmend.delivery.mail.envelopes import counted_mail
 from mailmend.delivery.metrics import QUOTA_COUNTED, QUOTA_REFUSED, QUOTA_USED
 from mailmend.delivery.policy.file.forms import BadPolicyFile
@@ -17,6 +16,7 @@ from mailmend.delivery.policy.policies import PickupPolicies
 from mailmend.delivery.policy.policy import PickupField
 from mailmend.delivery.policy.quotas import QueuedAmount, QuotaLimit, QuotaUsage
 from mailmend.delivery.shared.quotas import QueueQuotas
+from mailmend.delivery.transports import DeliveryProtocol
 from mailmend.mailqueue.codec import attribute
 from mailmend.mailqueue.memory import MemoryMailQueue
 from mailmend.mailqueue.rules.mails import Listed, Mail

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from mailmend.delivery.mail.attempts import NextHop, SmtpReply, SourceAddress
+from mailmend.delivery.mail.attempts import NextHop, SmtpReply
 from mailmend.delivery.mail.envelopes import outgoing_of
 from mailmend.delivery.metrics import LOST_REPORTS
 from mailmend.delivery.policy.policy import CounterPolicy, ExactValue, PickupField, Threshold, ThresholdCondition
 from mailmend.delivery.policy.rates import SECOND, DeliveryRate
 from mailmend.delivery.server import serving as server
+from mailmend.delivery.transports import SourceAddress
 from mailmend.mailqueue.codec import attribute
 from mailmend.mailqueue.rules.mails import Mail
 from mailmend.model.errors import BadPayload, WrongUse

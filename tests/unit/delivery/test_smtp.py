@@ -11,7 +11,7 @@ import pytest
 from mailmend.delivery.mail.attempts import AttemptStage, SmtpReply
 from mailmend.delivery.smtp.outgoing import relay as smtp
 from mailmend.delivery.smtp.outgoing.esmtp import ServerExtensions, fitted_lines
-from mailmend.delivery.smtp.outgoing.relay import ConnectionReuse
+from mailmend.delivery.transports import ConnectionReuse
 from mailmend.model.errors import CannotReach
 from mailmend.model.texts import NOTE_BYTES_MAX, noted
 from tests.support.smtp_attempts import CONTENT, SHORT, attempt, deliver, entries_of, limits, relay

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from mailmend.delivery.mail.attempts import AttemptStage, SourceAddress, TlsLevel
-from mailmend.delivery.smtp.outgoing.relay import ConnectionReuse
+from mailmend.delivery.mail.attempts import AttemptStage
+from mailmend.delivery.transports import ConnectionReuse, SourceAddress, TlsLevel
 from tests.support.certificates import Authority, authority
 from tests.support.smtp_attempts import CONTENT, SHORT, attempt, deliver, entries_of, limits, mail_of, relay
 from tests.support.smtp_sink import DEAF, DROP, STALL, Answer, SmtpSink, say

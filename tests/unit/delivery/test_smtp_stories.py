@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mailmend.delivery.mail.attempts import AttemptStage, DeliveryProtocol, RecipientResult
-from mailmend.delivery.smtp.outgoing.relay import ConnectionReuse
+from mailmend.delivery.mail.attempts import AttemptStage, RecipientResult
+from mailmend.delivery.transports import ConnectionReuse, DeliveryProtocol
 from tests.support.smtp_attempts import CONTENT, SHORT, attempt, limits, relay
 from tests.support.smtp_sink import DROP, STALL, AfterAnswer, Answer, SmtpSink, say
 from tests.support.thorough import share

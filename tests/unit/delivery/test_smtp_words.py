@@ -6,9 +6,10 @@ from dataclasses import replace
 import pytest
 
 from mailmend.admin.local.processes import free_port
-from mailmend.delivery.mail.attempts import AttemptStage, NextHop, SourceAddress
+from mailmend.delivery.mail.attempts import AttemptStage, NextHop
 from mailmend.delivery.mail.notices import NoticeCondition, ReturnedPart
 from mailmend.delivery.smtp.outgoing.esmtp import ServerExtensions, commands_for
+from mailmend.delivery.transports import SourceAddress
 from tests.support.smtp_attempts import CONTENT, attempt, deliver, entries_of, mail_of, relay
 from tests.support.smtp_sink import HOST, Answer, SmtpSink, say
 

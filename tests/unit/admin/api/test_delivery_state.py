@@ -16,6 +16,7 @@ from mailmend.mailqueue.concurrency import cancelled
 from mailmend.model.errors import CannotReach
 from tests.support.delivery_desk import DeliveryWorld
 from tests.unit.admin.api.test_delivery_routes import POLICIES, TOKENS
+from tests.unit.delivery.test_dkim import ED25519_KEY, pem_of
 
 
 @pytest.fixture
@@ -90,6 +91,31 @@ async def test_the_policies_in_force_are_listed_until_they_are_read_again(world:
     assert "policies.yaml, line 1, column" in refused.json()["message"]
     assert read["policies"][0]["conditions"][0]["then"]["rate"] == {"count": 100, "seconds": 60.0}
     assert read["reload"] == {"kept": [{"before": 1, "now": 1}], "new": [], "dropped": []}
+
+
+SENT = "transports: {bulk: {sources: [{address: 192.0.2.9, helo: b.example}], dkim: {example.org: KEYS}}}"
+
+
+async def test_transports_are_taken_by_a_reload_with_their_keys_or_not_at_all(world: DeliveryWorld) -> None:
+    """What waits is explained by their addresses; no answer shows where a key is."""
+    assert world.policies
+    (world.policies.parent / "k.pem").write_bytes(pem_of(ED25519_KEY))
+    (world.policies.parent / "k.pem").chmod(0o600)
+    async with world.client() as client:
+        world.policies.write_text(SENT.replace("KEYS", "{selector: s, key: k.pem}"))
+        read = (await client.post("/policies/reload")).json()
+        world.policies.write_text(SENT.replace("KEYS", "{selector: s, key: gone.pem}").replace("2.9", "2.8"))
+        refused = await client.post("/policies/reload")
+        sources = [(await client.get(f"/explain?transport={name}")).json()["sources"] for name in ("bulk", "other")]
+    (transport,) = read["transports"]
+    listed: Any = answer_model(POLICIES_IN_FORCE).model_validate(read)
+    assert len(listed.transports) == 1
+    assert (transport["transport"], transport["line"], transport["dkim"]) == ("bulk", 1, {"example.org": ["s"]})
+    assert transport["sources"] == [{"address": "192.0.2.9", "helo": "b.example"}]
+    assert "pem" not in str(read)
+    assert refused.status_code == 409
+    assert "gone.pem cannot be read" in refused.json()["message"]
+    assert [[source["localip"] for source in found] for found in sources] == [["192.0.2.9"], ["192.0.2.1", "192.0.2.2"]]
 
 
 async def test_a_server_is_ready_while_it_takes_mails(world: DeliveryWorld) -> None:

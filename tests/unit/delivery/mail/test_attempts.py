@@ -6,15 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailmend.delivery.mail.attempts import (
-    AttemptStage,
-    NextHop,
-    NoNextHop,
-    RecipientResult,
-    SmtpReply,
-    SourceAddress,
-    StageTimeouts,
-)
+from mailmend.delivery.mail.attempts import AttemptStage, NextHop, NoNextHop, RecipientResult, SmtpReply
+from mailmend.delivery.transports import SourceAddress, StageTimeouts
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,69 @@
+"""Logging in at a server (AUTH): what is said, and what of the answer may be shown.
+
+The password goes over a secured connection alone, or to this machine itself. Neither it nor the
+user's name is in any text of ours: a server's words that repeat them are cut.
+
+Source: RFC 4954 (AUTH), RFC 4616 (PLAIN), draft-murchison-sasl-login (LOGIN).
+"""
+
+from base64 import b64encode
+from collections.abc import Collection, Sequence
+from typing import Final
+
+from mailmend.delivery.mail.attempts import NextHop, SmtpReply
+from mailmend.delivery.smtp.outgoing.addresses import ip_of
+from mailmend.delivery.transports import SmtpLogin
+
+LoginCommands = Sequence[tuple[bytes, ...]]
+"""Commands, word by word; the server asks for the next one with 334."""
+
+GO_ON: Final = 334
+_HIDDEN: Final = "***"
+
+
+def login_commands(login: SmtpLogin, offered: Collection[str]) -> LoginCommands:
+    """What is said to a server that offers these mechanisms, in small letters; (): none is ours."""
+    user = login.user.encode()
+    password = login.password.encode()
+    if "plain" in offered:
+        return [(b"AUTH", b"PLAIN", b64encode(b"\0" + user + b"\0" + password))]
+    if "login" in offered:
+        return [(b"AUTH", b"LOGIN"), (b64encode(user),), (b64encode(password),)]
+    return ()
+
+
+def may_log_in(hop: NextHop, *, secured: bool) -> bool:
+    """Whether no one between can read a password."""
+    return secured or ip_of(hop.address).is_loopback
+
+
+def unsecured_login() -> SmtpReply:
+    return _for_now(
+        "4.7.11",
+        "the server asks for a login, and the connection is not secured: no password is sent",
+    )
+
+
+def no_mechanism(offered: Collection[str]) -> SmtpReply:
+    """For a server that offers no AUTH of ours."""
+    words = " ".join(sorted(offered)).upper() or "no AUTH"
+    return _for_now("4.7.0", f"the login needs PLAIN or LOGIN, and the server offers {words}")
+
+
+def login_refused(login: SmtpLogin, reply: SmtpReply) -> SmtpReply:
+    """For now, whatever the server says: the login may be mended, and the mail is not at fault."""
+    return _for_now("4.7.8", f"our login at the server failed: {_without(login, str(reply))}")
+
+
+def _without(login: SmtpLogin, text: str) -> str:
+    """A text without what is secret in it, however it is encoded."""
+    commands = [*login_commands(login, {"plain"}), *login_commands(login, {"login"})]
+    said = [words[-1].decode() for words in commands if words[-1] != b"LOGIN"]
+    for secret in (*said, login.password, login.user):
+        if secret:
+            text = text.replace(secret, _HIDDEN)
+    return text
+
+
+def _for_now(enhanced: str, text: str) -> SmtpReply:
+    return SmtpReply(451, enhanced, text, ours=True)
