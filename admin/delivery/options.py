@@ -156,6 +156,15 @@ def parse_attribute(text: str) -> tuple[str, str]:
     return name, value
 
 
+DECLARED_ATTRIBUTE: Final = option(
+    "--attribute",
+    "An attribute of the mail that the file declares as a field; may be given again.",
+    type=ParsedValue("attribute", lambda value: parse_attribute(str(value))),
+    multiple=True,
+    metavar="NAME=VALUE",
+)
+
+
 def attributes_of(pairs: Iterable[tuple[str, str]]) -> Mapping[str, tuple[str, ...]]:
     """By name, what each may be."""
     found = dict[str, tuple[str, ...]]()

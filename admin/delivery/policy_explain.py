@@ -18,9 +18,18 @@ from mailmend.admin.delivery.answers import (
     from_one,
 )
 from mailmend.admin.delivery.connections import policy_file
-from mailmend.admin.delivery.options import MAIL_FIELDS, mail_option
+from mailmend.admin.delivery.options import DECLARED_ATTRIBUTE, MAIL_FIELDS, mail_option
 from mailmend.admin.delivery.orders import holding
 from mailmend.admin.delivery.orders_document import set_text, suspended_text
+from mailmend.admin.delivery.policy_arrivals import (
+    ARRIVAL,
+    ArrivalExplanation,
+    ArrivalRequest,
+    arrival_json,
+    arrival_parts,
+    arrival_paths,
+    explain_arrival,
+)
 from mailmend.admin.delivery.policy_texts import (
     counted_json,
     counted_text,
@@ -28,11 +37,13 @@ from mailmend.admin.delivery.policy_texts import (
     policy_path,
     quota_limit_path,
     quota_path,
+    refuse_undeclared,
     suspension_path,
     threshold_texts,
     transport_path,
 )
 from mailmend.admin.frame.caller import Caller
+from mailmend.admin.frame.cluster import this_clock
 from mailmend.admin.frame.command import TYPED, Command, Shared, Values
 from mailmend.admin.frame.document import Document, Grid, Part
 from mailmend.admin.frame.kinds import ParsedValue
@@ -54,13 +65,14 @@ from mailmend.delivery.policy.explaining import (
 from mailmend.delivery.policy.file.description import QUOTA_LIMIT
 from mailmend.delivery.policy.orders import Order, OrderKind, PlacedCondition, with_conditions
 from mailmend.delivery.policy.policies import DocumentPath, PickupPolicies
-from mailmend.delivery.policy.policy import PickupField
+from mailmend.delivery.policy.policy import PickupField, custom_field
 from mailmend.delivery.policy.quotas import QueueQuota, QuotaCount, QuotaLimit
 from mailmend.delivery.policy.replaying import LimitKind
 from mailmend.delivery.policy.sub_queues import ANY_SOURCE, ActiveMail
 from mailmend.delivery.transports import SourceAddress, transport_with
 from mailmend.model.errors import ExitCode
 from mailmend.model.ids import QueueName
+from mailmend.model.instants import instant_of
 from mailmend.model.texts import Place
 
 
@@ -69,15 +81,18 @@ class PolicyExplainRequest:
     """Which mail is asked about.
 
     Attributes:
-        values: of the mail, without the address that it is sent from; fields that are not there are empty.
+        values: of the mail, without the address that it is sent from; fields that are not there are
+            empty.
         local_ip: addresses that it may be sent from; (): it is not said which.
         settings: of the queue whose orders count too; None: the file alone counts.
+        arrival: how it comes in; None: it is not said.
     """
 
     file: Path
     values: Mapping[PickupField, str] = field(default_factory=dict)
     local_ip: tuple[str, ...] = ()
     settings: QueueSettings | None = None
+    arrival: ArrivalRequest | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +125,7 @@ class PolicyExplanation:
         parked: run-time conditions of the queue that set no limits with this file.
         transport: of the file, whose addresses the mail is sent from; None: others were given,
             or the file has no addresses for it.
+        arrival: what rules make of it as it comes in; None: it is not said how it comes in.
     """
 
     request: PolicyExplainRequest
@@ -123,6 +139,7 @@ class PolicyExplanation:
     suspensions: Mapping[str, Order] = field(default_factory=dict)
     parked: tuple[PlacedCondition, ...] = ()
     transport: str | None = None
+    arrival: ArrivalExplanation | None = None
 
     @property
     def queue(self) -> QueueName | None:
@@ -144,6 +161,7 @@ def explain(request: PolicyExplainRequest, _: Caller) -> PolicyExplanation:
         CannotReach: of a queue, its cluster cannot be reached.
     """
     read = policy_file(request.file)
+    refuse_undeclared(request.values, read.said)
     values = {named: named.normal(text) for named, text in request.values.items()}
     given = tuple(dict.fromkeys(PickupField.LOCAL_IP.normal(address) for address in request.local_ip))
     transport = None
@@ -167,18 +185,23 @@ def explain(request: PolicyExplainRequest, _: Caller) -> PolicyExplanation:
         mail = ActiveMail("", values, left)
     explained = as_in_file(explain_mail(beside, mail), placed)
     quotas = explain_quotas(read.said.quotas, values, orders.count)
+    arrival = None
+    if request.arrival:
+        arrival = explain_arrival(read.said, request.arrival, instant_of(this_clock().micros()))
+    paths = {*_spoken_of(read.said, explained, quotas, transport), *arrival_paths(arrival)}
     return PolicyExplanation(
         request,
         read.said,
         values,
         explained,
         tuple(address for address in given if address not in left),
-        tuple(pickup_field for pickup_field in PickupField if pickup_field in unsaid),
-        {path: read.place_of(path) for path in _spoken_of(read.said, explained, quotas, transport)},
+        tuple(named for named in (*PickupField, *read.said.custom.values()) if named in unsaid),
+        {path: read.place_of(path) for path in paths},
         quotas,
         {str(suspension.id): suspension for suspension in orders.suspensions},
         tuple(condition for condition in placed if condition.parked),
         transport,
+        arrival,
     )
 
 
@@ -253,9 +276,10 @@ def explain_document(result: PolicyExplanation) -> Document:
         "left": result.left,
         "parked": parked,
         "sources_of": _transport_json(result),
+        "incoming": arrival_json(result.arrival, result.places),
         "exit": int(ExitCode.FINE),
     }
-    body = list[Part]()
+    body = list[Part](arrival_parts(result.arrival, result.places))
     for source in result.sources:
         body += _source_parts(source, result)
     body += _quota_parts(result)
@@ -455,13 +479,22 @@ _ONE_VALUE: Final = {name: field for name, (field, _) in MAIL_FIELDS.items() if 
 
 
 def _mail_values(own: Values, _others: Values, _context: click.Context) -> dict[PickupField, str]:
-    return {field: own[name] for name, field in _ONE_VALUE.items() if own[name] is not None}
+    values = dict[PickupField, str]()
+    for name, named in _ONE_VALUE.items():
+        if own[name] is not None:
+            values[named] = own[name]
+    for name, text in own["attribute"]:
+        values[custom_field(name)] = text
+    return values
 
 
 _MAIL: Final = Shared(
     "values",
     {
-        "Which mail": tuple(map(mail_option, _ONE_VALUE)),
+        "Which mail": (
+            *map(mail_option, _ONE_VALUE),
+            DECLARED_ATTRIBUTE,
+        ),
     },
     _mail_values,
 )
@@ -490,10 +523,13 @@ EXPLAIN: Final = Command(
     nothing else to deliver. No limit is reached yet, so a mail that is held back here is suspended, or its limits allow
     no delivery at all. Without QUEUE the command asks no server. It needs mailmend[delivery].
 
-    With QUEUE typed, here or as --queue, the orders for that queue count too: limits set by `policy add`, mails
-    suspended by `suspend add`, and what hooks ordered of both. If the file has quotas, the mails of the queue are
-    counted, which reads its whole listing. For what servers have under way, and for their parts of shared limits, use
-    `delivery explain`.""",
+    With QUEUE typed, here or as --queue, the orders for that queue count too: limits set by `policy
+    add`, mails suspended by `suspend add`, and what hooks ordered of both. If the file has quotas,
+    the mails of the queue are counted, which reads its whole listing. For what servers have under
+    way, and for their parts of shared limits, use `delivery explain`.
+
+    With an option of how it comes in, the command also shows which rules of `incoming` hold, what
+    they set, and whether the mail is held, delayed or refused.""",
     service="mailmend.admin.delivery.policy_explain:explain",
     present="mailmend.admin.delivery.policy_explain:explain_document",
     paged=True,
@@ -508,11 +544,12 @@ EXPLAIN: Final = Command(
             metavar="VALUE",
         ),
     ),
-    shared=(_MAIL, _QUEUE_IF_NAMED),
+    shared=(_MAIL, ARRIVAL, _QUEUE_IF_NAMED),
     examples="""
         mailmend policy explain policies.yaml --domain example.org
         mailmend policy explain policies.yaml --domain example.org --remote-mx mx1.example.net --transport alerts
         mailmend policy explain policies.yaml outgoing --domain example.org       with what is ordered for the queue
+        mailmend policy explain policies.yaml --client 10.0.0.7 --header X-Job=daily
         mailmend policy explain policies.yaml --local-ip 192.0.2.1 --local-ip 192.0.2.2 --domain example.org --json""",
     exits="0 it was explained, whether the mail is held back or not; 2 wrong use, or the server would refuse the file; "
     "4 the cluster of the queue cannot be reached.",

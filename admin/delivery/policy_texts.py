@@ -8,6 +8,7 @@ from mailmend.delivery.policy.policies import DocumentPath, PickupPolicies
 from mailmend.delivery.policy.policy import CountedTogether, PickupField, Threshold
 from mailmend.delivery.policy.rates import SECOND
 from mailmend.delivery.policy.replaying import LimitKind
+from mailmend.model.errors import WrongUse
 
 _IN_WORDS: Final = {
     LimitKind.CONCURRENCY: "concurrency {}",
@@ -81,3 +82,17 @@ def threshold_texts(threshold: Threshold) -> dict[LimitKind, str]:
     if gap := threshold.connect_interval:
         found[LimitKind.CONNECT_INTERVAL] = f"{gap / SECOND:.9g}"
     return found
+
+
+def refuse_undeclared(values: Mapping[PickupField, str], said: PickupPolicies) -> None:
+    """Refuse a value of a field that the file does not have.
+
+    Raises:
+        WrongUse: the file does not declare the field.
+    """
+    known = frozenset((*PickupField, *said.custom.values()))
+    for named in values:
+        if named not in known:
+            declared = ", ".join(said.custom) or "none"
+            mend = f"The file declares: {declared}. Write it below fields at its top."
+            raise WrongUse(f"the file does not declare {named.value} as a field", mend=mend)

@@ -17,7 +17,7 @@ from typing import Final
 from mailmend.delivery.mail.attempts import AttemptOutcome, AttemptStage, JournalledAttempt
 from mailmend.delivery.mail.entries import EntryId
 from mailmend.delivery.policy.policies import PickupPolicies
-from mailmend.delivery.policy.policy import PickupField
+from mailmend.delivery.policy.policy import recorded_values
 from mailmend.delivery.policy.replay_sums import ReplaySums
 from mailmend.delivery.policy.replaying import RecordedAttempt, sources_of, values_of
 from mailmend.delivery.policy.sub_queues import ActiveMail
@@ -122,7 +122,7 @@ def _attempt(row: Row) -> JournalledAttempt:
         entry=EntryId(EnqueueId(row["firstmail"]), row["number"]),
         mail=EnqueueId(row.get("mail") or row["firstmail"]),
         id=row["attempt"],
-        fields={named: fields[named.value] for named in PickupField if named.value in fields},
+        fields=recorded_values(fields),
         sources=tuple(json.loads(row.get("sources") or "[]")),
         ready_at=row.get("readyat"),
         ended_at=row.get("endedat"),

@@ -121,9 +121,7 @@ class CoverIndex:
 
     _fields: dict[int, int] = field(default_factory=dict)
     _for_all: list[int] = field(default_factory=list)
-    _lacking: dict[PickupField, set[int]] = field(
-        default_factory=lambda: {pickup_field: set() for pickup_field in PickupField}
-    )
+    _naming: dict[PickupField, set[int]] = field(default_factory=lambda: defaultdict(set))
     _numbers: dict[tuple[PickupField, ValuePattern], set[int]] = field(default_factory=lambda: defaultdict(set))
     _expressions: dict[PickupField, set[RegexValues]] = field(default_factory=lambda: defaultdict(set))
 
@@ -131,10 +129,8 @@ class CoverIndex:
         self._fields[number] = len(patterns)
         if not patterns:
             self._for_all.append(number)
-        for named in PickupField:
-            if named not in patterns:
-                self._lacking[named].add(number)
         for named, some in patterns.items():
+            self._naming[named].add(number)
             for pattern in some:
                 self._numbers[named, pattern].add(number)
                 if isinstance(pattern, RegexValues):
@@ -143,7 +139,7 @@ class CoverIndex:
     def covering(self, patterns: FieldPatterns) -> list[int]:
         """The numbers of the entries that hold for everything these patterns hold for, in their order."""
         found = Counter[int]()
-        for named in PickupField:
+        for named in dict.fromkeys((*patterns, *self._expressions)):
             if some := patterns.get(named):
                 found.update(set.intersection(*(self._covering_one(named, pattern) for pattern in some)))
             else:
@@ -155,7 +151,8 @@ class CoverIndex:
         """The numbers of all that hold for some mail for which these patterns hold, and maybe others."""
         for named, some in patterns.items():
             if all(_only_value(pattern) is not None for pattern in some):
-                return self._lacking[named].union(*(self._covering_one(named, pattern) for pattern in some))
+                lacking = set(self._fields) - self._naming.get(named, set())
+                return lacking.union(*(self._covering_one(named, pattern) for pattern in some))
         return set(self._fields)
 
     def _covering_one(self, named: PickupField, pattern: ValuePattern) -> set[int]:

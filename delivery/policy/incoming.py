@@ -1,9 +1,9 @@
 """Rules for mails that come in: what a mail's client, envelope and header make of its transport, job and metadata.
 
-Rules are read from top to bottom. Each attribute is set by the first rule that holds and names it.
-As with conditions, special rules come before general ones. A rule looks at one recipient;
-recipients for whom rules come to the same share a mail. Source: docs/policy-file.md, "Mails that
-come in".
+Rules are read from top to bottom. Each attribute is set by the first rule that holds and names it,
+and so is whether the mail is held, put off or refused. As with conditions, special rules come
+before general ones. A rule looks at one recipient; recipients for whom rules come to the same share
+a mail. Source: docs/policy-file.md, "Mails that come in".
 """
 
 import re
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
+from mailmend.delivery.policy.arrivals import NOT
 from mailmend.delivery.policy.covering import covers
 from mailmend.delivery.policy.policy import MatchedField, RegexValues, ValuePattern
 from mailmend.mailqueue.rules.mails import PRIORITIES, PRIORITY_ATTRIBUTE
@@ -34,6 +35,7 @@ class IncomingField(MatchedField):
 
     CLIENT = "client"
     HELO = "helo"
+    USER = "user"  # who logged in
     SENDER = "sender"
     SENDER_DOMAIN = "senderdomain"
     RECIPIENT = "recipient"
@@ -84,12 +86,31 @@ class IncomingRule:
         sets: by the name of the attribute; `expires` is a span from now on.
         removes: header fields, in small letters.
         stop: later rules are not looked at.
+        hold: why the mail is held; `NOT`: it is not; None: the rule does not say.
+        delay: how much later it is delivered; None: the rule does not say.
+        reject: the reply to the client; `NOT` and None as for `hold`.
     """
 
     patterns: IncomingPatterns = field(default_factory=dict)
     sets: Mapping[str, ValueTemplate] = field(default_factory=dict)
     removes: frozenset[str] = frozenset()
     stop: bool = False
+    hold: str | None = None
+    delay: timedelta | None = None
+    reject: str | None = None
+
+    @property
+    def asks_header(self) -> bool:
+        return any(named is IncomingField.HEADER for named, _ in self.patterns)
+
+    @property
+    def named(self) -> Iterator[tuple[str, str]]:
+        """What it decides unless an earlier rule did: the attributes that it sets, and what becomes of the mail."""
+        for name in self.sets:
+            yield "set", name
+        for name, said in (("hold", self.hold), ("delay", self.delay), ("reject", self.reject)):
+            if said is not None:
+                yield name, ""
 
     def found(self, values: IncomingValues) -> Mapping[str, str] | None:
         """The groups of its expressions, by name and number; None where it does not hold."""
@@ -150,14 +171,36 @@ class IncomingOutcome:
     """What rules make of a mail for a recipient.
 
     Attributes:
-        attributes: to be set, by name and in that order; the empty ones, which no later rule may set, are left out.
+        attributes: to be set, by name and in that order; the empty ones, which no later rule may
+            set, are left out.
         removes: header fields to be taken out, in small letters.
-        unusable: the names of attributes that were to be set to something that they cannot be; they are not set.
+        unusable: the names of attributes that were to be set to something that they cannot be; they
+            are not set.
+        hold: why it is held; `NOT`: it is not.
+        delay: how much later it is delivered; a mail that is held waits for its release alone.
+        reject: the reply that refuses it; `NOT`: it is taken.
     """
 
     attributes: tuple[tuple[str, str | int], ...] = ()
     removes: frozenset[str] = frozenset()
     unusable: tuple[str, ...] = ()
+    hold: str = NOT
+    delay: timedelta = timedelta()
+    reject: str = NOT
+
+
+RuleThatHolds = tuple[int, IncomingRule, Mapping[str, str]]
+"""A rule, its number from 0, and the groups of its expressions."""
+
+
+def rules_that_hold(rules: Iterable[IncomingRule], values: IncomingValues) -> Iterator[RuleThatHolds]:
+    """The rules that hold for a mail, up to one that stops."""
+    for number, rule in enumerate(rules):
+        groups = rule.found(values)
+        if groups is not None:
+            yield number, rule, groups
+            if rule.stop:
+                return
 
 
 def outcome_of(rules: Iterable[IncomingRule], values: IncomingValues, now: datetime) -> IncomingOutcome:
@@ -165,11 +208,10 @@ def outcome_of(rules: Iterable[IncomingRule], values: IncomingValues, now: datet
     sets = dict[str, str | int]()
     removes = set[str]()
     unusable = list[str]()
+    holding = list[IncomingRule]()
     plain = {named.value: text for (named, header), text in values.items() if not header}
-    for rule in rules:
-        groups = rule.found(values)
-        if groups is None:
-            continue
+    for _, rule, groups in rules_that_hold(rules, values):
+        holding.append(rule)
         removes |= rule.removes
         for name, template in rule.sets.items():
             if name in sets or name in unusable:
@@ -178,22 +220,45 @@ def outcome_of(rules: Iterable[IncomingRule], values: IncomingValues, now: datet
                 sets[name] = checked_value(name, template.filled({**plain, **groups}), now)
             except WrongUse:
                 unusable.append(name)
-        if rule.stop:
-            break
     found = tuple(sorted((name, value) for name, value in sets.items() if value != ""))
-    return IncomingOutcome(found, frozenset(removes), tuple(unusable))
+    return IncomingOutcome(
+        found,
+        frozenset(removes),
+        tuple(unusable),
+        hold=next((rule.hold for rule in holding if rule.hold is not None), NOT),
+        delay=next((rule.delay for rule in holding if rule.delay is not None), timedelta()),
+        reject=next((rule.reject for rule in holding if rule.reject is not None), NOT),
+    )
+
+
+def reject_before_header(rules: Iterable[IncomingRule], values: IncomingValues) -> str:
+    """The reply that refuses a recipient whatever the header of the mail is; `NOT` where that is not known, or none.
+
+    A rule that asks for the header may decide it, or stop the others, where it comes before.
+    """
+    for rule in rules:
+        if rule.asks_header:
+            if rule.stop or rule.reject is not None:
+                return NOT
+        elif rule.found(values) is not None:
+            if rule.reject is not None:
+                return rule.reject
+            if rule.stop:
+                return NOT
+    return NOT
 
 
 def rules_before_header(rules: Iterable[IncomingRule]) -> tuple[tuple[IncomingRule, ...], frozenset[str] | None]:
     """The rules that can be asked before the header is there, and the attributes that rules of the header may set.
 
-    Of these attributes nothing is known before; None: of all, as one of those rules may stop the others.
+    Of these attributes nothing is known before; None: of all, as one of those rules may stop the
+    others.
     """
     before = list[IncomingRule]()
     names = set[str]()
     stops = False
     for rule in rules:
-        if any(named is IncomingField.HEADER for named, _ in rule.patterns):
+        if rule.asks_header:
             names.update(rule.sets)
             stops |= rule.stop
         else:
@@ -225,7 +290,7 @@ def checked_value(name: str, text: str, now: datetime) -> str | int:
 def idle_because(rules: Sequence[IncomingRule], number: int) -> tuple[int, ...] | None:
     """The earlier rules because of which one changes nothing; () where that is its own doing; None: it may."""
     rule = rules[number]
-    if not rule.sets and not rule.removes and not rule.stop:
+    if not rule.removes and not rule.stop and not list(rule.named):
         return ()
     before = [other for other in range(number) if rules[other].covers(rule)]
     for other in before:
@@ -243,11 +308,11 @@ def idle_because(rules: Sequence[IncomingRule], number: int) -> tuple[int, ...] 
 
 
 def _setters(rules: Sequence[IncomingRule], before: Sequence[int], rule: IncomingRule) -> Iterator[int | None]:
-    """The first of those before that sets each attribute of a rule."""
-    for name in rule.sets:
+    """The first of those before that decides each of what a rule names."""
+    for name in rule.named:
         first = None
         for other in before:
-            if name in rules[other].sets:
+            if name in rules[other].named:
                 first = other
                 break
         yield first

@@ -393,7 +393,7 @@ def idle_incoming_rule(file: PickupPolicies) -> Iterator[PolicyHit]:
         because = idle_because(file.incoming, number)
         if because is not None:
             places = tuple(("incoming", index) for index in because)
-            said = "it neither sets, removes nor stops anything"
+            said = "it neither sets, removes, holds, delays, rejects nor stops anything"
             if because:
                 said = "earlier ones leave it nothing to do"
             yield PolicyHit(("incoming", number), said, places)

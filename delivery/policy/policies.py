@@ -29,6 +29,7 @@ class PickupPolicies:
         classes: rules of the file's own that come before the shipped ones.
         automation: limits that follow from the classes of replies.
         transports: how mails are sent.
+        custom: the attributes of mails that are fields, by their names.
     """
 
     policies: tuple[CounterPolicy, ...] = ()
@@ -41,6 +42,7 @@ class PickupPolicies:
     classes: tuple[ReplyRule, ...] = ()
     automation: tuple[AutomaticRule, ...] = ()
     transports: Transports = field(default_factory=lambda: NO_TRANSPORTS)
+    custom: Mapping[str, PickupField] = field(default_factory=dict)
 
     def with_domain_limit(self, most: int) -> "PickupPolicies":
         """The same, with a limit for each domain where no policy limits anything.

@@ -6,7 +6,9 @@ Source: docs/design.md, "Pickup" (1, 2).
 """
 
 import ipaddress
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
@@ -76,7 +78,7 @@ class MatchedField(Enum):
 
 
 class PickupField(MatchedField):
-    """What a counter tells mails apart by."""
+    """What a counter tells mails apart by. A policy file may declare further fields: attributes."""
 
     TRANSPORT_ID = "transportid"
     LOCAL_IP = "localip"
@@ -88,16 +90,60 @@ class PickupField(MatchedField):
     TENANT_ID = "tenantid"
 
 
-def field_named(name: str) -> PickupField:
-    """The field of that name.
+def field_named(name: str, others: Iterable[str] = ()) -> PickupField:
+    """The field of that name; `others` are further names that might be meant.
 
     Raises:
         WrongUse: there is no such value.
     """
     known = {pickup_field.value: pickup_field for pickup_field in PickupField}
     if name not in known:
-        raise WrongUse(f"{name!r} is no field", mend=names_instead(name, known))
+        raise WrongUse(f"{name!r} is no field", mend=names_instead(name, [*known, *others]))
     return known[name]
+
+
+CUSTOM_NAME: Final = "[A-Za-z][A-Za-z0-9_.-]{0,49}"
+"""What names of attributes look like that a policy file may declare as fields."""
+
+_CUSTOM: Final = dict[str, PickupField]()
+_TAKEN: Final = frozenset(
+    {
+        *(named.value for named in PickupField),
+        *("client", "helo", "user", "sender", "senderdomain", "recipient", "header"),
+    }
+)
+_OWN_ATTRIBUTES: Final = re.compile(r"(?:mailmend\.|dsn-).*|expires|priority|MAIL_PRIORITY|REQUIRETLS", re.IGNORECASE)
+
+
+def custom_field(name: str) -> PickupField:
+    """The field of an attribute; the same one for each call.
+
+    Such a field is not listed among the members of `PickupField`.
+
+    Raises:
+        WrongUse: no attribute of that name can be a field.
+    """
+    if name in _CUSTOM:
+        return _CUSTOM[name]
+    if name in _TAKEN:
+        raise WrongUse(f"{name} is a field already", mend="Leave it out: no file has to declare it.")
+    if not re.fullmatch(CUSTOM_NAME, name) or _OWN_ATTRIBUTES.fullmatch(name):
+        mend = "Letters, digits, '.', '-' and '_' make one, 50 at most; the first is a letter."
+        raise WrongUse(f"{name!r} is no attribute that can be a field", mend=mend)
+    found = object.__new__(PickupField)
+    found._name_ = name
+    found._value_ = name
+    return _CUSTOM.setdefault(name, found)
+
+
+def recorded_values(texts: Mapping[str, str]) -> dict[PickupField, str]:
+    """The values of a recorded attempt, by the fields of any file; what is no field is left out."""
+    known = {pickup_field.value: pickup_field for pickup_field in PickupField}
+    found = dict[PickupField, str]()
+    for name, text in texts.items():
+        with suppress(WrongUse):
+            found[known.get(name) or custom_field(name)] = text
+    return found
 
 
 _ADDRESSES: Final = frozenset({"localip", "remoteip", "client"})

@@ -1,8 +1,9 @@
 """Quotas: how much of what is counted together may be in a queue, in mails and bytes.
 
-One process knows what its last count of the queue found, and what it has let in since that count began. It subtracts
-nothing in between, so that it never lets in more than is left of a quota by that count; what has left the queue, and
-what other processes put there, the next count tells. Source: docs/adr/0041.
+One process knows what its last count of the queue found, and what it has let in since that count
+began. It subtracts nothing in between, so that it never lets in more than is left of a quota by
+that count; what has left the queue, and what other processes put there, the next count tells.
+Source: docs/adr/0041.
 """
 
 from collections import Counter
@@ -121,8 +122,10 @@ class QuotaUsage:
     """What one process knows of how much is in a queue.
 
     Attributes:
-        is_counted: whether a count has ended since it began, or there was nothing to count; before, nothing is known.
-        is_short: a count is wanted soon: a mail was refused, or half of what was left of a quota is taken.
+        is_counted: whether a count has ended since it began, or there was nothing to count; before,
+            nothing is known.
+        is_short: a count is wanted soon: a mail was refused, or half of what was left of a quota is
+            taken.
         fullest: of each quota, how much of it is used by the key that has used most.
         refused: how often each has refused a mail.
     """

@@ -1,10 +1,10 @@
 """What is kept of rates of a minute or more, so that a server that is started again goes on counting.
 
-Nothing begins under such a rate that was not written down before: a counter's row has what began, and how many more
-may begin before the next row, a fiftieth of the rate or one. What a crash leaves in doubt is no more than that, and
-counts as spent. A counter without a row was not used. Rows hold instants of the wall clock, in microseconds; in memory
-they are nanoseconds of the clock that never goes back.
-Source: docs/adr/0044.
+Nothing begins under such a rate that was not written down before: a counter's row has what began,
+and how many more may begin before the next row, a fiftieth of the rate or one. What a crash leaves
+in doubt is no more than that, and counts as spent. A counter without a row was not used. Rows hold
+instants of the wall clock, in microseconds; in memory they are nanoseconds of the clock that never
+goes back. Source: docs/adr/0044.
 """
 
 import json
@@ -175,9 +175,11 @@ class KeptRates:
         saved: what it left, by the clock of this one.
         resumed_at: when that was taken up; None: there is nothing.
         living: all whose rates are kept.
-        unsaved: those under which less than half of what might begin may begin until they are written.
+        unsaved: those under which less than half of what might begin may begin until they are
+            written.
         changed: other counters under which something began since.
-        closing: counters that are not there any more, though their rows say that more may have begun.
+        closing: counters that are not there any more, though their rows say that more may have
+            begun.
     """
 
     saved: Mapping[CounterName, SavedRate] = field(default_factory=dict)

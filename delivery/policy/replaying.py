@@ -26,6 +26,7 @@ from mailmend.delivery.policy.policy import (
     FieldGroup,
     PickupField,
     Threshold,
+    recorded_values,
 )
 from mailmend.delivery.policy.rates import LONG_AGO
 from mailmend.delivery.policy.sub_queues import (
@@ -41,7 +42,6 @@ MILLI: Final = 1_000_000
 """Nanoseconds."""
 
 _TEXTS_KEPT: Final = 65_536
-_FIELDS: Final = {field.value: field for field in PickupField if field is not PickupField.LOCAL_IP}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,9 @@ class RecordedAttempt:
 def values_of(text: str | None) -> Mapping[PickupField, str]:
     """The values of a mail in a row's column `fields`, without the address that it was sent from."""
     found: Mapping[str, str] = json.loads(text or "{}")
-    return {_FIELDS[name]: value for name, value in found.items() if name in _FIELDS}
+    values = recorded_values(found)
+    values.pop(PickupField.LOCAL_IP, None)
+    return values
 
 
 @lru_cache(_TEXTS_KEPT)

@@ -1,8 +1,9 @@
 """The servers that deliver one queue, and the parts that they have of its limits: together never more than the limit.
 
-A server has a place among the servers: each has an equal part, and what is left over goes one each to some of them, by
-turns that differ from counter to counter. So a limit below the number of servers belongs to some of them only. While
-the servers change, a server has the least of what its places before and after give it.
+A server has a place among the servers: each has an equal part, and what is left over goes one each
+to some of them, by turns that differ from counter to counter. So a limit below the number of
+servers belongs to some of them only. While the servers change, a server has the least of what its
+places before and after give it.
 
 Each server has a membership, which lives as long as its heartbeat, and all servers have one list of
 members: who shares the limits. Every list has a number, its epoch. A server adopts a list once what
@@ -42,7 +43,8 @@ class LimitShare:
     """A server's part of each limit.
 
     Attributes:
-        places: its number from 0, and how many servers there are; of several the least part counts. None is no part.
+        places: its number from 0, and how many servers there are; of several the least part counts.
+            None is no part.
     """
 
     places: tuple[tuple[int, int], ...] = ()
@@ -177,8 +179,8 @@ class ServerShare:
     def limit_new(self, entry: CounterEntry, policy: CounterPolicy, algorithm: RateAlgorithm) -> None:
         """Set the limits of a counter as if it had been there all the time: gains were spent when they came.
 
-        So was what an earlier process may have spent. Of a rate that it kept, its row says how much, and knows of all
-        changes of the share up to its number.
+        So was what an earlier process may have spent. Of a rate that it kept, its row says how
+        much, and knows of all changes of the share up to its number.
         """
         saved = None
         resumed_at = None
@@ -270,7 +272,8 @@ class Membership:
     Attributes:
         claim: drawn by the process that took it: only that one may renew it.
         owner: the process, for people.
-        process: the same, for those on its host who would know whether it has ended; empty: that is unknown.
+        process: the same, for those on its host who would know whether it has ended; empty: that is
+            unknown.
         adopted: the epoch of the last list of members that it has adopted.
         since: when it was taken.
         seen_at: the last heartbeat; both by the holder's clock, for people.
@@ -292,7 +295,8 @@ class RememberedMembership:
 
     Attributes:
         claim: of the membership of the process that wrote it: only that one changes it.
-        span: under which the rows of its counters are; another one, where the process before could not be followed.
+        span: under which the rows of its counters are; another one, where the process before could
+            not be followed.
         epoch: of the last list of members that it went by.
         changes: of its share, in microseconds of the wall clock; `number` is the number of the
             last.
@@ -320,8 +324,8 @@ class Members:
 
     Attributes:
         epoch: 1 or more.
-        since: the members in the order of their places; each with the epoch of the first list since which
-            it has been a member without a gap.
+        since: the members in the order of their places; each with the epoch of the first list since
+            which it has been a member without a gap.
         before: the members of the list before, in their order.
     """
 

@@ -10,6 +10,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from mailmend.delivery.policy.covering import FieldPatterns, pattern_text
+from mailmend.delivery.policy.file.arrival_forms import ARRIVAL_ANSWERS, ARRIVAL_PARTS
+from mailmend.delivery.policy.file.custom_forms import CUSTOM_FIELD, CUSTOM_PART, with_custom
 from mailmend.delivery.policy.incoming import IncomingField, IncomingPatterns, ValueTemplate
 from mailmend.delivery.policy.policy import FieldGroup, MatchedField, PickupField, ValuePattern
 from mailmend.delivery.policy.quotas import QUOTA_FIELDS
@@ -138,16 +140,18 @@ def _groups_by_field(groups: Mapping[PickupField, Iterable[FieldGroup]]) -> dict
     return found
 
 
-PATTERNS: Final = JsonField(dict[PickupField, list[str]], "", "patterns", _texts_by_field)
+PATTERNS: Final = JsonField(dict[str, list[str]], "", "patterns", _texts_by_field)
 _NUMBER: Final = JsonField(int, "Its number in the file, from 1.", None)
 _LINE: Final = JsonField(int | None, "", None)
 
 
 def _condition(body: str, limits: FileForm, key: str, fields: Iterable[PickupField], meaning: str = "") -> FileForm:
-    patterns = {field.value: one_or_more(_value(field)) for field in fields}
+    patterns = object_schema({field.value: one_or_more(_value(field)) for field in fields})
+    if fields is PickupField:
+        patterns = with_custom(patterns, one_or_more(ANY_VALUE))
     return FileForm(
         what="a condition",
-        parts=(FilePart("if", object_schema(patterns)), FilePart("then", defined(key))),
+        parts=(FilePart("if", patterns), FilePart("then", defined(key))),
         meaning="The first that holds sets all limits, in place of the default; each field must match.",
         required=("then",),
         body=body,
@@ -166,7 +170,11 @@ def _counted(fields: tuple[PickupField, ...], condition: str, limits: str) -> tu
         described_group = by_name(list_schema(_value(field)), GROUP_NAME)
         groups[field.value] = described("Values that are counted as one, by the name of their group.", described_group)
     grouped = {**object_schema(groups), "minProperties": 1, "maxProperties": 1}
-    named = {"enum": [field.value for field in fields]}
+    named: JsonSchema = {"enum": [field.value for field in fields]}
+    if len(fields) == len(PickupField):
+        group = by_name(list_schema(ANY_VALUE), GROUP_NAME)
+        grouped = {**with_custom(object_schema(groups), group), "minProperties": 1, "maxProperties": 1}
+        named = {"anyOf": [named, CUSTOM_FIELD]}
     return (
         FilePart(
             "fields",
@@ -179,9 +187,9 @@ def _counted(fields: tuple[PickupField, ...], condition: str, limits: str) -> tu
 
 
 def _counted_answers(condition: FileForm, limits: FileForm) -> dict[str, JsonField]:
-    groups = dict[PickupField, dict[str, list[str]]]
+    groups = dict[str, dict[str, list[str]]]
     return {
-        "fields": JsonField(list[PickupField], to_json=_field_names),
+        "fields": JsonField(list[str], to_json=_field_names),
         "groups": JsonField(groups, to_json=_groups_by_field),
         "conditions": JsonField(condition, many=True),
         "default": JsonField(limits, optional=True),
@@ -348,6 +356,7 @@ INCOMING: Final = FileForm(
         FilePart("if", _INCOMING_PATTERNS, "", "patterns"),
         FilePart("set", SET.schema, "", "sets"),
         FilePart("remove", one_or_more(HEADER_FIELD.schema), "Header fields that are taken out.", "removes"),
+        *ARRIVAL_PARTS,
         FilePart("stop", YES_NO, "Later rules are not looked at."),
     ),
     meaning="For mails that clients hand over: each attribute is set by the first rule that holds and names it.",
@@ -364,12 +373,13 @@ INCOMING: Final = FileForm(
         ),
         "set": JsonField(SET, "", "sets", _set_values),
         "remove": JsonField(list[str], "Header fields, in small letters.", "removes", sorted),
+        **ARRIVAL_ANSWERS,
         "stop": JsonField(bool, "Later rules are not looked at."),
     },
 )
 
 RATE: Final = FileForm(what="rate", parts=(FilePart("algorithm", ALGORITHM),))
-SUSPENSION_SCHEMA: Final = object_schema(_patterns(PickupField))
+SUSPENSION_SCHEMA: Final = with_custom(object_schema(_patterns(PickupField)), one_or_more({**ANY_VALUE, **_NO_GROUP}))
 
 FILE: Final = FileForm(
     what="a policy file",
@@ -381,6 +391,7 @@ FILE: Final = FileForm(
             by_name(list_schema(ANY_VALUE)),
             "Values by name: '@name' stands for each of them.",
         ),
+        CUSTOM_PART,
         FilePart("policies", defined("policies")),
         FilePart(
             "suspends",

@@ -15,7 +15,7 @@ import yaml
 
 from mailmend.delivery.policy.file.forms import REFUSED_MAX, BadPolicyFile
 from mailmend.delivery.policy.policies import DocumentPath
-from mailmend.delivery.policy.policy import GroupName, MatchedField, ValuePattern, pattern_of
+from mailmend.delivery.policy.policy import GroupName, MatchedField, PickupField, ValuePattern, pattern_of
 from mailmend.model.errors import WrongUse
 from mailmend.model.file_forms import FileForm, Scalar
 from mailmend.model.grammar import ascii_domain
@@ -81,12 +81,14 @@ class ValueLists:
         are_known: False where the file may name other lists, in a part that is refused.
         used: the names of the lists that something refers to.
         count: to how many values that comes.
+        custom: the fields that the file declares, by name.
     """
 
     values: Mapping[str, Sequence["PolicyNode"]] = field(default_factory=dict)
     are_known: bool = True
     used: set[str] = field(default_factory=set)
     count: int = 0
+    custom: Mapping[str, PickupField] = field(default_factory=dict)
     _parsed: dict[tuple[str, MatchedField], tuple[ValuePattern, ...]] = field(default_factory=dict)
 
     def named(self, name: str, field: MatchedField, node: "PolicyNode") -> tuple[ValuePattern, ...]:

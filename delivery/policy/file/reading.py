@@ -12,6 +12,7 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Any, Final
 
+from mailmend.delivery.policy.file.custom_fields import custom_fields
 from mailmend.delivery.policy.file.description import (
     CONDITION,
     FILE,
@@ -153,6 +154,7 @@ def _said(top: PolicyNode, secrets: TransportSecrets | None) -> PickupPolicies:
     if "lists" in parts:
         top.lists.are_known = top.lists.are_known and parts["lists"].has_all_names
         top.lists.values = read_part(parts, "lists", lambda node: dict(_lists(node)), {})
+    custom = top.lists.custom = read_part(parts, "fields", custom_fields, {})
     algorithm = read_part(parts, "rate", _algorithm, RateAlgorithm.TOKEN_BUCKET)
     said = read_parts(
         parts,
@@ -171,7 +173,7 @@ def _said(top: PolicyNode, secrets: TransportSecrets | None) -> PickupPolicies:
     surroundings = RuleSurroundings(own, is_sure, said.get("policies", ()), limit)
     said |= read_parts(parts, FILE, automation=partial(automatic_rules, surroundings))
     unused = tuple(name for name in top.lists.values if name not in top.lists.used)
-    return PickupPolicies(**said, algorithm=algorithm, unused_lists=unused)
+    return PickupPolicies(**said, algorithm=algorithm, unused_lists=unused, custom=custom)
 
 
 def _listed_part(top: PolicyNode) -> str:
@@ -213,7 +215,12 @@ def _suspension(name: str, node: PolicyNode) -> Suspension:
 
 
 def _pickup_field(node: PolicyNode) -> PickupField:
-    return node.parsed_name(field_named, _FIELDS, "a field")
+    custom = node.lists.custom
+
+    def named(text: str) -> PickupField:
+        return custom.get(text) or field_named(text, custom)
+
+    return node.parsed_name(named, [*_FIELDS, *custom], "a field")
 
 
 def _weights(node: PolicyNode) -> Mapping[str, int]:
@@ -357,7 +364,8 @@ def queue_quotas(node: PolicyNode) -> tuple[QueueQuota, ...]:
 
 def _policy(algorithm: RateAlgorithm, node: PolicyNode) -> CounterPolicy:
     limit = partial(_threshold, algorithm)
-    return CounterPolicy(**_counted_together(node, node.parts(POLICY), tuple(PickupField), limit))
+    fields = (*PickupField, *node.lists.custom.values())
+    return CounterPolicy(**_counted_together(node, node.parts(POLICY), fields, limit))
 
 
 def _threshold(algorithm: RateAlgorithm, node: PolicyNode) -> Threshold:
@@ -417,7 +425,7 @@ def _counted_together(
     fields, is_whole = read_part(parts, "fields", partial(_fields, known), ({}, is_read))
     may_count = dict(fields)
     if not is_whole or not node.is_sure_of("fields", QUOTA):
-        may_count = {**dict.fromkeys(PickupField), **fields}
+        may_count = {**dict.fromkeys((*PickupField, *node.lists.custom.values())), **fields}
     condition = partial(_condition, may_count, limit)
     conditions = read_part(parts, "conditions", lambda node: tuple(read_each(node.listed("conditions"), condition)), ())
     return {

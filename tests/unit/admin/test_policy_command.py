@@ -72,6 +72,32 @@ class TestLint:
         assert "(line 4)" in ended.out
         assert "2 found." in ended.out
 
+    def test_what_becomes_of_a_mail_as_it_comes_in_is_explained(self, shell: CommandLine, file: Path) -> None:
+        rules = (
+            "- {if: {client: 10.0.0.0/8}, set: {tenantid: acme}}",
+            "- {if: {senderdomain: a.org, header: {X-Job: daily}}, delay: 10m, remove: X-Job}",
+            "- {if: {recipientdomain: b.org}, reject: 550 5.7.1 no, stop: true}",
+            "- {set: {jobid: late}, hold: true}",
+        )
+        file.write_text("\n".join(["incoming:", *rules]))
+        comes = ("--client", "10.0.0.7", "--sender", "ann@A.org", "--header", "X-Job=daily")
+        asked = ("policy", "explain", str(file), *comes)
+        refused = shell(*asked, "--recipient", "cy@b.org", "--json").json["incoming"]
+        held = shell(*asked)
+
+        assert refused == {
+            "rules": [{"rule": 1, "line": 2}, {"rule": 2, "line": 3}, {"rule": 3, "line": 4}],
+            "set": {"tenantid": "acme"},
+            "remove": ["x-job"],
+            "hold": None,
+            "delay_seconds": 600.0,
+            "reject": "550 5.7.1 no",
+            "refused_at_once": True,
+            "unusable": [],
+        }
+        assert "As it comes in it gets jobid: late." in held.out
+        assert "It is held: a rule of incoming holds such mails." in held.out
+
     def test_a_script_gets_the_same(self, shell: CommandLine, file: Path) -> None:
         found = shell("policy", "lint", str(file), "--json")
         assert (found.code, found.json["exit"], found.json["file"]) == (1, 1, str(file))
@@ -266,6 +292,7 @@ class TestExplain:
             "queue": None,
             "quotas": [],
             "sources_of": None,
+            "incoming": None,
             "exit": 0,
         }
         assert (source["localip"], source["is_left"]) == ("192.0.2.1", False)

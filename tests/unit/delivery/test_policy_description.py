@@ -98,6 +98,9 @@ incoming:
 - if: {sender: bob@x.example, header: {X-Job: [a, b], X-Two: c}}
   set: {jobid: '${sender}', expires: 2d, priority: 7, attributes: {customer: x}}
   remove: [X-Two, X-Job]
+  hold: 'true'
+  delay: 10m
+  reject: false
 """
 COUNTED = """
 - fields: [jobid: {bulk: [a, b]}, localip]
@@ -115,6 +118,9 @@ def test_an_answer_shows_a_rule_as_the_file_spells_it() -> None:
         "if": {"sender": ["bob@x.example"], "header": {"x-job": ["a", "b"], "x-two": ["c"]}},
         "set": {"jobid": "${sender}", "expires": "2d", "priority": "7", "attributes": {"customer": "x"}},
         "remove": ["x-job", "x-two"],
+        "hold": "a rule of incoming holds such mails",
+        "delay_seconds": 600.0,
+        "reject": "",
         "stop": False,
     }
 

@@ -186,7 +186,7 @@ def test_parts_of_the_wrong_shape_do_not_hide_what_is_wrong_beside_and_behind_th
 @pytest.mark.parametrize(
     ("text", "line", "column", "mend"),
     [
-        ("polices: []", 1, 1, "Did you mean 'policies'? It may have: version, rate, lists, policies,"),
+        ("polices: []", 1, 1, "Did you mean 'policies'? It may have: version, rate, lists, fields, policies,"),
         ("- {default: {RATE: 5}}", 1, 14, "Did you mean 'rate'? It may have: concurrency, rate,"),
         ("- {fields: [recipientdomian]}", 1, 13, "Did you mean 'recipientdomain'? There are: transportid, localip,"),
         ("suspends: [{job-id: x}]", 1, 13, "Did you mean 'jobid'? There are: transportid, localip,"),

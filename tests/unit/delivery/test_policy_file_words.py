@@ -49,7 +49,7 @@ INCOMING = {
     "incoming: [{if: {header: {X-A: a, x-a: b}}}]": "1:35 'x-a' is there twice in header",
     "incoming: [{if: {colour: x}}]": (
         "1:18 'colour' is no field of a mail that comes in\n"
-        "There are: client, helo, sender, senderdomain, recipient, recipientdomain, header."
+        "There are: client, helo, user, sender, senderdomain, recipient, recipientdomain, header."
     ),
     "incoming: [{if: {sender: '#g'}}]": (
         "1:26 rules of incoming know no groups\nWrite the values, or '@name' of a list."
@@ -81,7 +81,7 @@ INCOMING = {
     "incoming: [{set: {jobid: [a]}}]": f"1:26 a value{ONE}",
     "incoming: [{set: {jobid: '${who}'}}]": (
         "1:26 ${who} is neither a group of an expression of this rule nor one of"
-        " client, helo, sender, senderdomain, recipient, recipientdomain"
+        " client, helo, user, sender, senderdomain, recipient, recipientdomain"
     ),
     "incoming: [{set: {jobid: '${'}}]": (
         "1:26 '${' has a '${' without its end\nWrite ${1}, ${name} or ${senderdomain}."
@@ -89,7 +89,30 @@ INCOMING = {
     "incoming: [{set: {priority: 11}}]": ("1:29 '11' is no priority\nPriorities go from 0, the last, to 9, the first."),
     "incoming: [{stop: maybe}]": "1:19 'maybe' is neither true nor false",
     "incoming: [{stop: [x]}]": f"1:19 stop{ONE}",
-    "incoming: [{colour: 1}]": ("1:13 a rule of incoming has no 'colour'\nIt may have: if, set, remove, stop."),
+    "incoming: [{colour: 1}]": (
+        "1:13 a rule of incoming has no 'colour'\nIt may have: if, set, remove, hold, delay, reject, stop."
+    ),
+    "incoming: [{hold: ''}]": (
+        "1:19 '' is neither true nor false, nor a reason\nA reason is one line of at most 200 characters."
+    ),
+    "incoming: [{hold: 'by ${sender}'}]": (
+        "1:19 'by ${sender}' has a '${', and only what is set has references\nWrite the text itself."
+    ),
+    "incoming: [{delay: soon}]": ("1:20 'soon' is no time to wait\nWrite it like 600, which is in seconds, or 10m."),
+    "incoming: [{delay: 400d}]": "1:20 '400d' is longer than 366d, the longest that makes sense here",
+    "incoming: [{reject: 250 fine}]": (
+        "1:21 '250 fine' is no reply that refuses a mail\n"
+        "Write it like 550 5.7.1 no such mails here; 4yz is for now, 421 would end the connection."
+    ),
+    "incoming: [{reject: 421 4.7.0 go}]": (
+        "1:21 '421 4.7.0 go' is no reply that refuses a mail\n"
+        "Write it like 550 5.7.1 no such mails here; 4yz is for now, 421 would end the connection."
+    ),
+    "incoming: [{reject: 550 4.7.1 no}]": "1:21 4.7.1 is no status of a reply 550\nWrite it like 550 5.7.1.",
+    "incoming: [{reject: größer}]": (
+        "1:21 'größer' is neither true nor false, nor a reply\n"
+        "A reply is one line of at most 400 characters of ASCII, like 550 5.7.1 no such mails here."
+    ),
 }
 POLICIES = {
     "policies: {}": f"1:11 policies are a list\n{LIST}",
@@ -163,6 +186,24 @@ QUOTAS = {
         "1:37 '5Q' is no number of bytes\nWrite it like 5000000, 500M or 5G; K is 1024."
     ),
 }
+FIELDS = {
+    "fields: {}": f"1:9 fields are a list\n{LIST}",
+    "fields: [[a]]": f"1:10 a field{ONE}",
+    "fields: [a, a]": "1:13 the field a is there twice",
+    "fields: [jobid]": "1:10 jobid is a field already\nLeave it out: no file has to declare it.",
+    "fields: [sender]": "1:10 sender is a field already\nLeave it out: no file has to declare it.",
+    "fields: [dsn-ret]": (
+        "1:10 'dsn-ret' is no attribute that can be a field\n"
+        "Letters, digits, '.', '-' and '_' make one, 50 at most; the first is a letter."
+    ),
+    "fields: [campaign]\nsuspends: [{campain: x}]": (
+        "2:13 'campain' is no field\nDid you mean 'campaign'? There are: transportid, localip, remoteip, remotemx, "
+        "recipientdomain, jobid, grouping, tenantid, campaign."
+    ),
+    "fields: [campaign]\nquotas: [{name: q, fields: [campaign]}]": (
+        "2:29 campaign is no field here\nThere are: transportid, jobid, tenantid, grouping, recipientdomain."
+    ),
+}
 YAML = {
     "": "1:1 there are no policies in it\nWrite at least [].",
     "- [": "1:4 this is not YAML: did not find expected node content",
@@ -176,7 +217,7 @@ YAML = {
     "- *a": "1:3 there is no anchor &a above this alias\nThere are: none.",
     "limits: []": (
         "1:1 a policy file has no 'limits'\n"
-        "Did you mean 'lists'? It may have: version, rate, lists, policies, "
+        "Did you mean 'lists'? It may have: version, rate, lists, fields, policies, "
         "suspends, incoming, tenants, quotas, classes, automation, transports."
     ),
     "a: b: c": "1:5 this is not YAML: mapping values are not allowed in this context",
@@ -195,6 +236,7 @@ YAML = {
         *POLICIES.items(),
         *RATE.items(),
         *QUOTAS.items(),
+        *FIELDS.items(),
         *YAML.items(),
     ],
 )

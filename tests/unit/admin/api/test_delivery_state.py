@@ -34,7 +34,7 @@ incoming:
     set: {jobid: "job-${1}", expires: 2h, priority: 9, attributes: {x: y}}
     remove: X-Job
     stop: true
-  - set: {transportid: others}
+  - {set: {transportid: others}, hold: spam, delay: 90, reject: 451}
 quotas:
   - {name: news, fields: [transportid, jobid],
      conditions: [{if: {transportid: news}, then: {messages: 10}}], default: {bytes: 1M}}
@@ -48,8 +48,12 @@ async def test_incoming_rules_and_quotas_in_force_are_spelled_as_in_the_file(wor
         read = (await client.post("/policies/reload")).json()
     listed: Any = answer_model(POLICIES_IN_FORCE).model_validate(read)
     incoming = [one.model_dump(by_alias=True, exclude_defaults=True, mode="json") for one in listed.incoming]
+    undecided = {"hold": None, "delay_seconds": None, "reject": None}
+    decided = {"hold": "spam", "delay_seconds": 90.0, "reject": "451 4.7.1 the mail is refused"}
+    others = {"transportid": "others"}
     assert incoming == [
         {
+            **undecided,
             "rule": 1,
             "line": 3,
             "if": {"header": {"x-job": ["/(.+)/"]}, "senderdomain": ["*.example.org"]},
@@ -57,7 +61,7 @@ async def test_incoming_rules_and_quotas_in_force_are_spelled_as_in_the_file(wor
             "remove": ["x-job"],
             "stop": True,
         },
-        {"rule": 2, "line": 7, "if": {}, "set": {"transportid": "others"}, "remove": [], "stop": False},
+        {**decided, "rule": 2, "line": 7, "if": {}, "set": others, "remove": [], "stop": False},
     ]
     assert read["quotas"] == [
         {

@@ -26,7 +26,7 @@ from mailmend.mailqueue.rules.mails import PRIORITY_ATTRIBUTE
 from mailmend.model.errors import WrongUse
 
 NOW: Final = datetime(2026, 5, 1, 8, tzinfo=UTC)
-FIELDS: Final = "client, helo, sender, senderdomain, recipient, recipientdomain"
+FIELDS: Final = "client, helo, user, sender, senderdomain, recipient, recipientdomain"
 
 
 def read(text: str) -> tuple[IncomingRule, ...]:
@@ -203,6 +203,11 @@ def test_a_reference_without_its_end_is_refused(text: str) -> None:
         ("[{set: {jobid: a}}, {set: {jobid: b}}, {set: {jobid: c}}]", (0,)),
         ("[{set: {tenantid: q}}, {set: {jobid: a}, remove: X}, {set: {jobid: b}, remove: X}]", (1,)),
         ("[{remove: X}, {remove: Y}, {remove: [X, Y]}]", (0, 1)),
+        ("[{hold: true}]", None),
+        ("[{delay: 0}]", None),
+        ("[{hold: false}, {if: {helo: a}, hold: true}]", (0,)),
+        ("[{hold: true}, {if: {helo: a}, reject: true}]", None),
+        ("[{reject: true, delay: 5}, {delay: 6, reject: 451}]", (0,)),
         ("[{remove: X}, {remove: [X, Y]}]", None),
         ("[{if: {helo: a}, stop: true}, {set: {jobid: a}}, {set: {jobid: b}}]", (1,)),
     ],
@@ -234,6 +239,9 @@ rules_of_any_kind = st.builds(
     st.dictionaries(st.sampled_from(["jobid", "tenantid"]), templates, max_size=2),
     st.frozensets(st.sampled_from(["x-a", "x-b"]), max_size=1),
     st.booleans(),
+    st.sampled_from([None, "", "spam"]),
+    st.sampled_from([None, timedelta(), timedelta(minutes=1)]),
+    st.sampled_from([None, "", "550 5.7.1 no"]),
 )
 
 

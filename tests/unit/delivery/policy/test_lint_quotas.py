@@ -121,7 +121,7 @@ def test_a_quota_that_lets_some_mail_in_is_let_be(open_to_some: QueueQuota) -> N
 
 
 def test_a_rule_of_incoming_mails_that_does_nothing_is_named() -> None:
-    text = "it neither sets, removes nor stops anything"
+    text = "it neither sets, removes, holds, delays, rejects nor stops anything"
     assert of_rules(incoming(jobid="a"), incoming(helo=["a.org"])) == [("P11", "incoming/1", text, [])]
 
 

@@ -87,8 +87,8 @@ class TestRows:
         assert values_of(text) == {}
 
     def test_fields_are_those_of_policies_but_the_address_that_was_used(self) -> None:
-        """What a later version may write besides is passed over."""
-        assert values_of('{"tenantid": "t", "localip": "192.0.2.1", "colour": "red"}') == {TENANT: "t"}
+        """What can be no field of any file is passed over."""
+        assert values_of('{"tenantid": "t", "localip": "192.0.2.1", "dsn-colour": "red"}') == {TENANT: "t"}
 
     def test_sources_are_in_their_order_and_none_is_any(self) -> None:
         assert sources_of('["192.0.2.2", "192.0.2.1", "192.0.2.2"]') == ("192.0.2.2", "192.0.2.1", "192.0.2.2")
