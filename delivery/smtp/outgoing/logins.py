@@ -6,6 +6,7 @@ user's name is in any text of ours: a server's words that repeat them are cut.
 Source: RFC 4954 (AUTH), RFC 4616 (PLAIN), draft-murchison-sasl-login (LOGIN).
 """
 
+import re
 from base64 import b64encode
 from collections.abc import Collection, Sequence
 from typing import Final
@@ -59,10 +60,10 @@ def _without(login: SmtpLogin, text: str) -> str:
     """A text without what is secret in it, however it is encoded."""
     commands = [*login_commands(login, {"plain"}), *login_commands(login, {"login"})]
     said = [words[-1].decode() for words in commands if words[-1] != b"LOGIN"]
-    for secret in (*said, login.password, login.user):
+    for secret in (*said, login.password):
         if secret:
             text = text.replace(secret, _HIDDEN)
-    return text
+    return re.sub(rf"(?<!\w){re.escape(login.user)}(?!\w)", _HIDDEN, text)
 
 
 def _for_now(enhanced: str, text: str) -> SmtpReply:

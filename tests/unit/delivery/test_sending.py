@@ -12,7 +12,7 @@ from mailmend.delivery.mail.attempts import NextHop
 from mailmend.delivery.mail.hooks import TryDelivery
 from mailmend.delivery.policy.engine import PickupEngine
 from mailmend.delivery.policy.orders import Suspension
-from mailmend.delivery.policy.policy import PickupField
+from mailmend.delivery.policy.policy import PickupField, pattern_of
 from mailmend.delivery.server.hooks import DeliveryHooks
 from mailmend.delivery.server.serving import DeliveryServer
 from mailmend.delivery.settings import DeliverySettings
@@ -35,6 +35,7 @@ from mailmend.repair.clock import SystemClock
 from tests.support.deliveries import CONTENT, LATER, DeliverySite, TableHops
 from tests.support.smtp_sink import SmtpSink
 from tests.unit.delivery.test_dkim import ED25519, is_verified, signer
+from tests.unit.delivery.test_journalling import ENDED
 
 LIMIT_SECONDS = 30
 HELD = Suspension("all", {})
@@ -106,6 +107,25 @@ async def test_the_mails_of_a_transport_are_sent_from_its_addresses_by_its_names
     assert sorted(mail.peer for mail in scene.sink.mails) == ["127.0.0.11", "127.0.0.12", "127.0.0.20", "127.0.0.20"]
     names = [line for line in scene.sink.lines if line.startswith("EHLO")]
     assert sorted(names) == ["EHLO bulk1.example", "EHLO bulk2.example", "EHLO out.example", "EHLO out.example"]
+
+
+async def test_a_suspended_address_of_a_transport_leaves_its_mails_to_the_others() -> None:
+    """As the rotation would have taken it for each second mail; other domains go from both."""
+    site = DeliverySite()
+    pool = Transport(sources=(SourceAddress("192.0.2.1"), SourceAddress("192.0.2.2")))
+    for domain in ("gmail.com", "example.org") * 4:
+        await site.put(f"bob@{domain}", attributes={"transportid": attribute("pool")})
+    wanted = {PickupField.LOCAL_IP: "192.0.2.1", PickupField.RECIPIENT_DOMAIN: "gmail.com"}
+    patterns = {named: (pattern_of(named, text),) for named, text in wanted.items()}
+
+    async def read() -> None:
+        site.server.limit((), (Suspension("not gmail", patterns),))
+        site.server.send_by({"pool": pool})
+
+    await site.serve(600, beside=read())
+
+    used = {(one.recipients[0].domain, one.source.address) for _, one in site.relay.attempts}
+    assert used == {("gmail.com", "192.0.2.2"), ("example.org", "192.0.2.1"), ("example.org", "192.0.2.2")}
 
 
 async def test_mails_of_a_transport_go_to_its_server_as_its_user_and_signed() -> None:
@@ -197,6 +217,40 @@ async def test_a_mail_that_waits_goes_as_a_file_says_that_was_read_meanwhile() -
     ((_, attempt),) = site.relay.attempts
     assert (attempt.source.address, attempt.tls) == ("192.0.2.2", TlsLevel.REQUIRED)
     assert site.relay.had == ["bob@one.example"]
+
+
+LMTP = Transport(protocol=DeliveryProtocol.LMTP)
+WISHED = {"dsn-notify": attribute({"bob@one.example": "SUCCESS"})}
+
+
+async def test_what_a_transport_sends_by_lmtp_has_arrived() -> None:
+    """The reports say so: the server is the recipients' own."""
+    site = DeliverySite()
+    await site.put("bob@one.example", attributes={**WISHED, "transportid": attribute("mailboxes")})
+    await site.put("bob@one.example", attributes=WISHED)
+
+    async def read() -> None:
+        site.server.send_by({"mailboxes": LMTP})
+
+    await site.serve(600, beside=read())
+
+    assert sorted(action for _, action in site.relay.reports()) == ["delivered", "relayed"]
+
+
+@pytest.mark.parametrize(("said", "action"), [(LMTP, "delivered"), (Transport(), "relayed")])
+async def test_what_the_journal_knows_as_delivered_is_reported_by_its_transport(said: Transport, action: str) -> None:
+    """A server was killed between its delivery and its report: the mail is not sent again."""
+    site = DeliverySite(journals=True)
+    await site.put("bob@one.example", attributes={**WISHED, "transportid": attribute("mailboxes")})
+
+    async def read() -> None:
+        site.server.send_by({"mailboxes": said})
+
+    await site.serve(600, dies_at=ENDED, beside=read())
+    await site.serve(600, beside=read())
+
+    assert site.relay.had.count("bob@one.example") == 1
+    assert site.relay.reports() == [("bob@one.example", action)]
 
 
 async def test_an_attempt_has_the_time_limits_and_connections_of_its_transport() -> None:
