@@ -238,7 +238,8 @@ async def _connected(attempt: DeliveryAttempt) -> socket.socket:
     if ":" in hop.address:
         family = socket.AF_INET6
     try:
-        connecting = socket.socket(family, socket.SOCK_STREAM)
+        # asyncio sets TCP_NODELAY where the protocol is named; else ends of mails wait 40 ms
+        connecting = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     except OSError as error:  # too many open files, or none of this family
         text = f"no connection to {hop}: {_said_of(error)}"
         raise StageEnded(AttemptStage.CONNECT, _for_now("4.3.0", text)) from error

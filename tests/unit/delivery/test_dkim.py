@@ -203,6 +203,12 @@ def test_a_key_that_cannot_sign_is_refused(name: str, what: str) -> None:
     assert "openssl" in refused.value.mend
 
 
+def test_a_key_that_is_too_short_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mailmend.delivery.smtp.outgoing.signing.RSA_BITS_MIN", 1025)
+    with pytest.raises(WrongUse, match="the key has 1024 bits, and 1025 are the least"):
+        private_key("s", pem_of(RSA_KEY))
+
+
 async def test_a_mail_is_signed_as_it_is_sent() -> None:
     """After its 8-bit bytes were encoded for the server: over a real connection, and verified there."""
     sink = SmtpSink(extensions=("SIZE 100000",))

@@ -1,6 +1,7 @@
 """Connections that are secured, or have to be, and those that are kept for the next mail."""
 
 import asyncio
+import socket
 import ssl
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -9,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from mailmend.delivery.mail.attempts import AttemptStage
+from mailmend.delivery.smtp.outgoing.connections import TlsContexts, opened
 from mailmend.delivery.transports import ConnectionReuse, SourceAddress, TlsLevel
 from tests.support.certificates import Authority, authority
 from tests.support.smtp_attempts import CONTENT, SHORT, attempt, deliver, entries_of, limits, mail_of, relay
@@ -203,6 +205,17 @@ async def test_a_certificate_may_name_an_address(trusted: Authority) -> None:
         results = await made.deliver(asked, CONTENT)
 
     assert all(one.delivered for one in results)
+
+
+async def test_a_small_piece_waits_for_no_acknowledgement() -> None:
+    """The end of a mail is sent at once (TCP_NODELAY)."""
+    sink = SmtpSink()
+
+    async with sink.running():
+        connection = await opened(attempt(sink), TlsContexts(), "client.example")
+        used = connection._client.get_transport_info("socket")
+        assert used.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        connection.abort()
 
 
 async def test_a_connection_is_kept_for_the_next_mail() -> None:
