@@ -38,9 +38,16 @@ if TYPE_CHECKING:
     from mailmend.delivery.mail.attempts import AttemptStage as AttemptStage
     from mailmend.delivery.mail.entries import EntryEnd as EntryEnd
     from mailmend.delivery.mail.entries import EntryId as EntryId
+    from mailmend.delivery.mail.hooks import AcceptMail as AcceptMail
+    from mailmend.delivery.mail.hooks import ArrivalDecision as ArrivalDecision
+    from mailmend.delivery.mail.hooks import ArrivedRecipient as ArrivedRecipient
+    from mailmend.delivery.mail.hooks import AttemptState as AttemptState
     from mailmend.delivery.mail.hooks import BounceRecipient as BounceRecipient
+    from mailmend.delivery.mail.hooks import DelayMail as DelayMail
     from mailmend.delivery.mail.hooks import DeleteRecipient as DeleteRecipient
+    from mailmend.delivery.mail.hooks import EndOfData as EndOfData
     from mailmend.delivery.mail.hooks import HoldRecipient as HoldRecipient
+    from mailmend.delivery.mail.hooks import HookedArrival as HookedArrival
     from mailmend.delivery.mail.hooks import HookedAttempt as HookedAttempt
     from mailmend.delivery.mail.hooks import HookedRecipient as HookedRecipient
     from mailmend.delivery.mail.hooks import HookOrder as HookOrder
@@ -51,6 +58,7 @@ if TYPE_CHECKING:
     from mailmend.delivery.mail.hooks import PreDecision as PreDecision
     from mailmend.delivery.mail.hooks import PreDelivery as PreDelivery
     from mailmend.delivery.mail.hooks import PutOffDelivery as PutOffDelivery
+    from mailmend.delivery.mail.hooks import RejectMail as RejectMail
     from mailmend.delivery.mail.hooks import SuspendMails as SuspendMails
     from mailmend.delivery.mail.hooks import TryDelivery as TryDelivery
     from mailmend.delivery.policy.policy import PickupField as PickupField
@@ -201,11 +209,18 @@ _NAMES_IN: Final = {
     "mailmend.delivery.mail.attempts": ("AttemptStage",),
     "mailmend.delivery.mail.entries": ("EntryEnd", "EntryId"),
     "mailmend.delivery.mail.hooks": (
+        "AcceptMail",
+        "ArrivalDecision",
+        "ArrivedRecipient",
+        "AttemptState",
         "BounceRecipient",
+        "DelayMail",
         "DeleteRecipient",
+        "EndOfData",
         "HoldRecipient",
         "HookOrder",
         "HookResult",
+        "HookedArrival",
         "HookedAttempt",
         "HookedRecipient",
         "LimitMails",
@@ -214,6 +229,7 @@ _NAMES_IN: Final = {
         "PreDecision",
         "PreDelivery",
         "PutOffDelivery",
+        "RejectMail",
         "SuspendMails",
         "TryDelivery",
     ),

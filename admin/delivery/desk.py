@@ -376,7 +376,8 @@ class DeliveryDesk:
         return changes
 
     def _limit(self, found: PickupPolicies) -> PolicyChanges:
-        changes = self.server.limit(found.policies, found.suspensions, found.weights)
+        custom = found.custom.values()
+        changes = self.server.limit(found.policies, found.suspensions, found.weights, custom)
         use_classes(self.server, found)
         self.server.send_by(found.transports)
         self.know_sources(found)

@@ -1,13 +1,18 @@
-"""What programs of the operator's own may decide before and after an attempt, and order with it: values only."""
+"""What programs of the operator's own may decide as a mail comes in, before and after an attempt, and order with it.
+
+Values only.
+"""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from enum import Enum
 from typing import Final, Generic, TypeVar
 from uuid import UUID
 
 from mailmend.delivery.mail.attempts import SMTP_PORT, AttemptStage
 from mailmend.delivery.mail.entries import EntryEnd, EntryId
+from mailmend.delivery.policy.arrivals import DELAY_MAX, refusing_reply
 from mailmend.delivery.policy.orders import (
     NOTHING_BEGINS,
     ORDER_MAX,
@@ -53,9 +58,28 @@ class HookedRecipient:
     attributes: Mapping[str, str] = field(default_factory=dict)
 
 
+class AttemptState(Enum):
+    """How a recipient came to its end; the value is its name for people."""
+
+    ANSWERED = "answered"  # by a server, by a broken connection, or by the journal of a server that died
+    UNROUTABLE = "unroutable"  # no server could be tried: DNS, or none of our addresses reaches one
+    EXPIRED = "expired"  # while it waited for its turn
+    WAITED = "waited"  # for too long, or without room for others: it goes back to the queue
+    ELSEWHERE = "elsewhere"  # only other servers of the queue have a part of its limit: it goes back
+    REROUTED = "rerouted"  # its transport has other addresses, or another server, now: it goes back
+    LIMITED = "limited"  # a server did not answer, and the limits of the next one allow no attempt now
+    UNCERTAIN = "uncertain"  # its server may have the mail
+    CUT_OFF = "cut-off"  # this server lost its membership, so what shared limits count was broken off
+    STOPPING = "stopping"  # this server stops
+    NO_JOURNAL = "no-journal"  # the journal of attempts does not answer, and no mail may go twice
+    FAULT = "fault"  # an error of ours
+
+
 @dataclass(frozen=True, slots=True)
 class HookedAttempt:
-    """How an attempt ended, as the hook behind it sees it; again, where a server died before it could follow it.
+    """How an attempt ended, or a wait for one, as the hook behind it sees it.
+
+    It may come again, where a server died before it could follow it.
 
     Attributes:
         end: what follows unless the hook decides otherwise.
@@ -63,8 +87,10 @@ class HookedAttempt:
         reply: of the server; "" where it said nothing.
         why: a sentence of ours, where the server said nothing.
         stage: how far it got; None where no server could be tried.
-        is_last: whether a refusal for now means that it has failed: by its age, or by the number of attempts.
+        is_last: whether a refusal for now means that it has failed: by its age, or by the number of
+            attempts.
         reply_class: of a refusal, as `mailmend policy classify` says it; "" for other ends.
+        state: how it came to that.
     """
 
     recipient: HookedRecipient
@@ -76,6 +102,7 @@ class HookedAttempt:
     stage: AttemptStage | None
     is_last: bool
     reply_class: str = ""
+    state: AttemptState = AttemptState.ANSWERED
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +167,98 @@ PreDecision = TryDelivery | PutOffDelivery | HoldRecipient | BounceRecipient | D
 """What a hook decides about a recipient before an attempt."""
 
 PostDecision = PutOffDelivery | HoldRecipient | BounceRecipient | DeleteRecipient | None
-"""None leaves it as it is; a recipient that has the mail already can neither be put off, held, bounced nor deleted."""
+"""None leaves it as it is; a recipient that has the mail already can neither be put off, held, bounced nor deleted.
+
+What has expired cannot be put off.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ArrivedRecipient:
+    """A recipient of a mail that comes in, with what rules of incoming say of it.
+
+    Attributes:
+        hold: why a rule holds it; "": none does.
+        delay: how much later it is delivered by a rule.
+    """
+
+    address: str
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    hold: str = ""
+    delay: timedelta = timedelta()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookedArrival:
+    """A mail behind the last byte of its content: nothing of it is stored, and its client waits for an answer.
+
+    Attributes:
+        id: as in the Received field that the mail gets.
+        client: the address that hands it over.
+        greeted_as: what the client calls itself.
+        protocol: SMTP, ESMTP or LMTP; with S over TLS.
+        user: who logged in; "" where the client did not.
+        sender: None for the null sender.
+        recipients: those that were not refused; at least one.
+        content: header and body, with CR LF at the end of each line.
+    """
+
+    id: str
+    client: str
+    greeted_as: str
+    protocol: str
+    user: str = ""
+    sender: str | None
+    recipients: tuple[ArrivedRecipient, ...]
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptMail:
+    """Put it into the queue for all of its recipients, to be delivered at once, whatever rules hold or delay."""
+
+
+@dataclass(frozen=True, slots=True)
+class DelayMail:
+    """Put it into the queue, to be delivered that much later.
+
+    Raises:
+        WrongUse: the delay is negative, or longer than a year.
+    """
+
+    delay: timedelta
+
+    def __post_init__(self) -> None:
+        if not timedelta() <= self.delay <= DELAY_MAX:
+            raise WrongUse(f"{self.delay} is no time to wait", mend=f"At most {DELAY_MAX.days} days.")
+
+
+@dataclass(frozen=True, slots=True)
+class RejectMail:
+    """Refuse it, for all of its recipients; nothing is stored.
+
+    Attributes:
+        reply: `550 5.7.1 no such mails here` for good, `451 4.7.1 come again later` for now; a text
+            alone is for good.
+
+    Raises:
+        WrongUse: it is no reply that refuses.
+    """
+
+    reply: str = "true"
+
+    def __post_init__(self) -> None:
+        if not refusing_reply(self.reply):
+            raise WrongUse("a mail cannot be refused with false", mend="Return AcceptMail() to take it.")
+
+    @property
+    def line(self) -> str:
+        """With code and enhanced status code."""
+        return refusing_reply(self.reply)
+
+
+ArrivalDecision = AcceptMail | HoldRecipient | DelayMail | RejectMail | None
+"""What a hook decides about a mail at the end of DATA; None leaves it as the rules of incoming say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +269,8 @@ class SuspendMails:
 
     Attributes:
         values: by field, as a policy file spells them; one of a field's must match, and each field.
-        lasts: from now; no time at all ends what hooks of the same name have suspended by the same values.
+        lasts: from now; no time at all ends what hooks of the same name have suspended by the same
+            values.
         reason: for those who find mails waiting.
 
     Raises:
@@ -181,11 +300,13 @@ class LimitMails:
     Attributes:
         values: for which they hold, by field; without values they always hold.
         threshold: the limits, all of them.
-        lasts: from now; no time at all ends what hooks of the same name have set for the same fields and values.
+        lasts: from now; no time at all ends what hooks of the same name have set for the same
+            fields and values.
         fields: the fields of the policy whose limits they are; none: the fields of the values.
 
     Raises:
-        WrongUse: something is no value of its field, a limit is below nothing, or the time is too long.
+        WrongUse: something is no value of its field, a limit is below nothing, or the time is too
+            long.
     """
 
     values: Mapping[PickupField, Sequence[str]]
@@ -228,7 +349,7 @@ def order_of(given: HookOrder, queue: QueueName, owner: str, now: datetime, new_
     )
 
 
-D = TypeVar("D", bound=PreDecision | PostDecision)
+D = TypeVar("D", bound=PreDecision | PostDecision | ArrivalDecision)
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,8 +357,10 @@ class HookResult(Generic[D]):
     """What a hook decides, and what else is to follow.
 
     Attributes:
-        orders: heeded at once by this server, and within seconds by the others; whatever has become of the mail.
-        attributes: of the mail: kept with it when it comes again, for all of its recipients.
+        orders: heeded at once by this server, and within seconds by the others; whatever has become
+            of the mail.
+        attributes: of the mail: kept with it when it comes again, for all of its recipients. At the
+            end of DATA they come before what rules set.
 
     Raises:
         WrongUse: an attribute is not the hooks' to set.
@@ -277,3 +400,12 @@ PostDelivery = Callable[
     [HookedAttempt], PostDecision | HookResult[PostDecision] | Awaitable[PostDecision | HookResult[PostDecision]]
 ]
 """A hook after each attempt: a function or a coroutine function."""
+
+EndOfData = Callable[
+    [HookedArrival],
+    ArrivalDecision | HookResult[ArrivalDecision] | Awaitable[ArrivalDecision | HookResult[ArrivalDecision]],
+]
+"""A hook behind the content of a mail that comes in: a function or a coroutine function."""
+
+AskedAtArrival = Callable[[HookedArrival], Awaitable[HookResult[ArrivalDecision]]]
+"""Asks the hook; one that fails refuses the mail for now."""

@@ -1,7 +1,7 @@
 """From an entry to its end: where its mail goes, the hooks around an attempt, and one server after the other."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -31,6 +31,7 @@ from mailmend.delivery.mail.entries import (
 )
 from mailmend.delivery.mail.envelopes import plain_attributes
 from mailmend.delivery.mail.hooks import (
+    AttemptState,
     BounceRecipient,
     DeleteRecipient,
     HoldRecipient,
@@ -81,6 +82,7 @@ class EntryAttempts:
         orders: what is ordered of entries for after an attempt, or before one; None: nothing is.
         wake: called when others may be picked.
         transports: how mails are sent.
+        custom: the fields that the policies' file declares.
         trying: the attempts that are under way, each with its task.
         broken_off: the ones that were.
     """
@@ -95,6 +97,7 @@ class EntryAttempts:
     orders: SharedOrders | None
     wake: Callable[[], None]
     transports: TransportsInForce
+    custom: list[PickupField] = field(default_factory=list)
     trying: dict[Picked, asyncio.Task[Any]] = field(default_factory=dict)
     broken_off: set[Picked] = field(default_factory=set)
 
@@ -119,7 +122,7 @@ class EntryAttempts:
             if not isinstance(result.decision, TryDelivery):
                 return self._decided(held, entry, result.decision)
             wanted = result.decision
-        if entry.id.number in held.active:
+        if held.is_unpicked(entry.id.number):
             entry = held.move(entry.id.number, EntryStage.DNS)
         sending = self.transports.sending(_transport_of(held, wanted))
         ready = ReadyEntry(held, entry, wanted, sending)
@@ -130,13 +133,13 @@ class EntryAttempts:
             if error.reply.permanent:
                 end = EntryEnd.FAILED
             ended = EndedEntry(entry, end, self.now(), error.reply.status, error.reply.text)
-            self.hooks.saw(error.reply, ready.fields)
-            return await self._after(held, ended, None)
+            self.hooks.saw(error.reply, ready.fields())
+            return await self.after(held, ended, None, AttemptState.UNROUTABLE)
         ready.hops = [hop for hop in hops if ready.addresses_for(hop)]
         if not ready.hops:
             why = "none of our addresses reaches its servers"
             ended = EndedEntry(entry, EntryEnd.REFUSED, self.now(), "4.4.4", why)
-            return await self._after(held, ended, None)
+            return await self.after(held, ended, None, AttemptState.UNROUTABLE)
         ready.ready_at = self.now()
         return ready
 
@@ -151,6 +154,13 @@ class EntryAttempts:
         why = "its transport has other addresses, or another server, now"
         entry = held.active[ready.entry.id.number]
         return EndedEntry(entry, EntryEnd.RETURNED, self.now(), why=why, wait=held.elsewhere)
+
+    def count(self, ready: ReadyEntry) -> None:
+        """Have an entry wait to be picked, as it is counted now."""
+        if ready.counted:
+            self.engine.remove(ready.counted, self.nanos())
+        ready.counted = ready.active(ready.hops[0], self.custom)
+        self.engine.add(ready.counted)
 
     async def ended(self, ready: ReadyEntry, picked: Picked) -> EndedEntry:
         """How an entry ends: one server after the other is tried, as far as the limits of each allow it at once."""
@@ -171,7 +181,8 @@ class EntryAttempts:
                 self.wake()
             if result is None:
                 why = "this server is cut off from the others"
-                return self.cut_off(held, EndedEntry(entry, EntryEnd.RETURNED, self.now(), why=why, wait=held.away))
+                returned = EndedEntry(entry, EntryEnd.RETURNED, self.now(), why=why, wait=held.away)
+                return await self._broken_off(held, returned, AttemptState.CUT_OFF)
             if not result.delivered:
                 self.hooks.saw(result.reply, recorded.fields)
             reply = ""
@@ -183,22 +194,65 @@ class EntryAttempts:
                 entry = replace(entry, stage=held.move(number, EntryStage.POST_DELIVERY).stage)
                 return await self._closed(ready, entry, result, recorded)
             await self.journal.end(held, replace(recorded, outcome=AttemptOutcome.RETURNED))
-            following = self.engine.admit(ready.active(ready.hops[place]), self.nanos())
+            following = self.engine.admit(ready.active(ready.hops[place], self.custom), self.nanos())
             if following is None:
-                return EndedEntry(entry, EntryEnd.RETURNED, self.now(), wait=held.away)
+                returned = EndedEntry(entry, EntryEnd.RETURNED, self.now(), wait=held.away)
+                return await self.after(held, returned, result.stage, AttemptState.LIMITED)
             begun = following
             ready.ready_at = recorded.ended_at
-        returned = replace(recorded, ended_at=self.now(), outcome=AttemptOutcome.RETURNED, stage=AttemptStage.DATA)
-        await self.journal.end(held, returned, doubtful=True)
-        return EndedEntry(entry, EntryEnd.RETURNED, self.now(), why=_NO_JOURNAL, wait=held.away)
+        unsent = replace(recorded, ended_at=self.now(), outcome=AttemptOutcome.RETURNED, stage=AttemptStage.DATA)
+        await self.journal.end(held, unsent, doubtful=True)
+        returned = EndedEntry(entry, EntryEnd.RETURNED, self.now(), why=_NO_JOURNAL, wait=held.away)
+        return await self.after(held, returned, AttemptStage.DATA, AttemptState.NO_JOURNAL)
 
-    def failed(self, held: HeldMail, number: int) -> EndedEntry | None:
+    async def failed(self, held: HeldMail, number: int) -> EndedEntry | None:
         """How an entry ends by an error of ours; None where it has ended meanwhile."""
         entry = held.active.get(number)
         if entry is None:
             return None
         why = "something went wrong at our side"
-        return self.cut_off(held, EndedEntry(entry, EntryEnd.REFUSED, self.now(), "4.3.0", why))
+        refused = EndedEntry(entry, EntryEnd.REFUSED, self.now(), "4.3.0", why)
+        return await self._broken_off(held, refused, AttemptState.FAULT)
+
+    async def _broken_off(self, held: HeldMail, otherwise: EndedEntry, state: AttemptState) -> EndedEntry:
+        """As `cut_off`, and what the hook makes of that."""
+        ended = self.cut_off(held, otherwise)
+        if ended is not otherwise:
+            state = AttemptState.UNCERTAIN
+        return await self.after(held, ended, None, state)
+
+    def unpicked(self, held: HeldMail, entry: DeliveryEntry, end: EntryEnd) -> tuple[EndedEntry, AttemptState]:
+        """How an entry ends that was not picked: it has expired, or goes back to the queue."""
+        state = AttemptState.WAITED
+        if end is EntryEnd.EXPIRED:
+            state = AttemptState.EXPIRED
+        return EndedEntry(entry, end, self.now(), wait=held.away), state
+
+    def misplaced(self, ready: ReadyEntry) -> tuple[EndedEntry, AttemptState]:
+        """How an entry ends that waits for a limit of which only other servers have a part."""
+        entry = ready.held.active[ready.entry.id.number]
+        why = "another server of the queue has this limit"
+        ended = EndedEntry(entry, EntryEnd.RETURNED, self.now(), why=why, wait=ready.held.elsewhere)
+        return ended, AttemptState.ELSEWHERE
+
+    def left_over(self, mails: Iterable[HeldMail]) -> Iterator[tuple[HeldMail, EndedEntry, AttemptState]]:
+        """What goes back to the queue as the server stops, of mails that do not go back as they are.
+
+        With a hook behind delivery that is also what an attempt was broken off of.
+        """
+        at = self.now()
+        for held in mails:
+            entries = list(held.active.values())
+            is_tried = self.hooks.post is not None and any(entry.stage.is_attempted for entry in entries)
+            if not held.ended and not is_tried:
+                continue
+            for entry in entries:
+                stopped = EndedEntry(entry, EntryEnd.RETURNED, at)
+                ended = self.cut_off(held, stopped)
+                state = AttemptState.STOPPING
+                if ended is not stopped:
+                    state = AttemptState.UNCERTAIN
+                yield held, ended, state
 
     def cut_off(self, held: HeldMail, otherwise: EndedEntry) -> EndedEntry:
         """How an entry ends whose attempt came to no end here: `otherwise`, unless its server may have the mail."""
@@ -251,13 +305,19 @@ class EntryAttempts:
         try:
             known = await self.journal.known_end(held, entry)
         except MailmendError:
-            return EndedEntry(entry, EntryEnd.RETURNED, self.now(), why=_NO_JOURNAL, wait=held.away)
-        if known is None or known.end is EntryEnd.RETURNED:
-            return known
+            returned = EndedEntry(entry, EntryEnd.RETURNED, self.now(), why=_NO_JOURNAL, wait=held.away)
+            return await self.after(held, returned, None, AttemptState.NO_JOURNAL)
+        if known is None:
+            return None
+        if known.end is EntryEnd.RETURNED:
+            return await self.after(held, known, AttemptStage.DATA, AttemptState.UNCERTAIN)
+        state = AttemptState.ANSWERED
+        if known.end is EntryEnd.DELIVERED and known.why:
+            state = AttemptState.UNCERTAIN
         arrived = known.end is EntryEnd.DELIVERED and not known.why
         if self.transports.sending(held.mail.transport).protocol is not DeliveryProtocol.LMTP:
             arrived = False
-        return await self._after(held, replace(known, arrived=arrived), AttemptStage.DATA)
+        return await self.after(held, replace(known, arrived=arrived), AttemptStage.DATA, state)
 
     async def _closed(
         self,
@@ -270,21 +330,23 @@ class EntryAttempts:
         held = ready.held
         arrives = ready.sending.protocol is DeliveryProtocol.LMTP
         doubted = None
+        state = AttemptState.ANSWERED
         if result.uncertain:
+            state = AttemptState.UNCERTAIN
             doubted = self.journal.doubted(entry, recorded)
         at = recorded.ended_at or self.now()
         judged = ended = doubted or self._judged(result, entry, at, arrives=arrives)
         if ended.end is EntryEnd.RETURNED:
             await self.journal.end(held, recorded)
-            return ended
+            return await self.after(held, ended, result.stage, state)
         delivered = ended.end is EntryEnd.DELIVERED
         if not delivered:
-            ended = await self._after(held, ended, result.stage)
+            ended = await self.after(held, ended, result.stage, state)
         if not doubted:
             recorded = replace(recorded, outcome=OUTCOMES[ended.end])
         await self.journal.end(held, recorded)
         if delivered:
-            return await self._after(held, ended, result.stage)
+            return await self.after(held, ended, result.stage, state)
         is_as_journalled = ended is judged and not doubted
         return replace(ended, journalled=is_as_journalled)
 
@@ -315,11 +377,14 @@ class EntryAttempts:
             why = reply.text
         return EndedEntry(entry, end, at, reply.status, why, result.tells and not arrives, arrives)
 
-    async def _after(self, held: HeldMail, ended: EndedEntry, stage: AttemptStage | None) -> EndedEntry:
-        """How an entry ends by the hook behind an attempt; as before where there is no hook."""
+    async def after(
+        self, held: HeldMail, ended: EndedEntry, stage: AttemptStage | None, state: AttemptState
+    ) -> EndedEntry:
+        """How an entry ends by the hook behind an attempt, or behind a wait for one; as before without a hook."""
         if self.hooks.post is None:
             return ended
         entry = ended.entry
+        held.follow(entry.id.number)
         seen = self._seen(held, ended.entry)
         schedule = self.settings.schedule(held.mail.transport)
         is_last = schedule.after(entry.refusals + 1, ended.at, seen.expires_at, 0.0) is None
@@ -336,12 +401,17 @@ class EntryAttempts:
             stage=stage,
             is_last=is_last,
             reply_class=refused,
+            state=state,
         )
         result = await self.hooks.after(attempt)
         held.give(result.attributes)
         if result.decision is None:
             return ended
-        return self._decided(held, entry, result.decision, ended.status)
+        if state is not AttemptState.UNCERTAIN:
+            return self._decided(held, entry, result.decision, ended.status)
+        # In another passage through the queue: else the journal would hold it again for this attempt.
+        decided = self._decided(held, replace(entry, order=None), result.decision, ended.status)
+        return replace(decided, changed=True)
 
     def _decided(
         self,

@@ -31,6 +31,7 @@ from mailmend.delivery.mail.settling import (
     all_as_ordered,
     as_ordered,
 )
+from mailmend.delivery.policy.policy import PickupField
 from mailmend.delivery.policy.sub_queues import UNKNOWN
 from mailmend.mailqueue.queue import Dequeued, MailQueue
 from mailmend.mailqueue.rules.mails import Mail
@@ -90,6 +91,14 @@ class HeldMail:
             given = {**self.given, **attributes}
             self.given = {name: text for name, text in given.items() if own.get(name) != text}
 
+    def custom_values(self, custom: Iterable[PickupField]) -> dict[PickupField, str]:
+        """The attributes of these names, which rules and hooks set; a hook's before the mail's own."""
+        fields = list(custom)
+        if not fields:
+            return {}
+        attributes = {**plain_attributes(self.dequeued.mail), **self.given}
+        return {named: attributes[named.value] for named in fields if named.value in attributes}
+
     @property
     def changed(self) -> bool:
         """Whether something of it is not as its queue has it."""
@@ -124,6 +133,17 @@ class HeldMail:
     def move(self, number: int, stage: EntryStage) -> DeliveryEntry:
         entry = self.active[number] = self.active[number].moved(stage)
         return entry
+
+    def is_unpicked(self, number: int) -> bool:
+        """Whether an entry has not ended, and may still be picked."""
+        entry = self.active.get(number)
+        return entry is not None and not entry.stage.is_attempted
+
+    def follow(self, number: int) -> None:
+        """Have an entry at the hook behind its attempt, or behind its wait for one."""
+        entry = self.active.get(number)
+        if entry is not None and entry.stage is not EntryStage.POST_DELIVERY:
+            self.move(number, EntryStage.POST_DELIVERY)
 
     def heed(self, changes: Mapping[int, EntryChange], schedule: RetrySchedule, now: datetime) -> None:
         """Let entries that have ended, and would come again, end as it was ordered meanwhile."""
@@ -167,14 +187,13 @@ def as_intended(
 
 
 def ends_of_waiting(
-    mails: Iterable[HeldMail], at: datetime, now: int, longest: int, crowded: int | None
-) -> tuple[Sequence[tuple[HeldMail, EndedEntry]], int]:
+    mails: Iterable[HeldMail], now: int, longest: int, crowded: int | None
+) -> tuple[Sequence[tuple[HeldMail, DeliveryEntry, EntryEnd]], int]:
     """How entries end that wait no longer, and when to look again; spans are in nanoseconds.
 
     Args:
         mails: all that are held.
-        at: the present.
-        now: the same in nanoseconds of the monotonic clock.
+        now: the present, in nanoseconds of the monotonic clock.
         longest: how long a mail may wait.
         crowded: after how long half of the mails that only wait give way; None: there is room.
     """
@@ -194,11 +213,11 @@ def ends_of_waiting(
         look_at = now + crowded
     for held in stay:
         look_at = min(look_at, held.expires_at, held.taken_at + longest)
-    ended = list[tuple[HeldMail, EndedEntry]]()
+    ended = list[tuple[HeldMail, DeliveryEntry, EntryEnd]]()
     for held, end in ends:
         for entry in held.active.values():
             if not entry.stage.is_attempted:
-                ended.append((held, EndedEntry(entry, end, at, wait=held.away)))
+                ended.append((held, entry, end))
     return ended, look_at
 
 

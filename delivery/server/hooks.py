@@ -1,10 +1,12 @@
-"""Hooks: programs of the operator's own that decide before and after an attempt, each within a limit of time.
+"""Hooks: programs of the operator's own that decide as a mail comes in, before and after an attempt.
+
+Each has a limit of time.
 
 A hook is a function, or a coroutine function; the former runs in a thread, which goes on where it
 takes too long. One that fails, or takes too long, decides nothing: before an attempt the recipient
 comes again in five minutes, and no retry is counted; after it follows what would follow without a
-hook. What it orders in addition to its decision waits for nothing: the deliveries go on, whether
-the ledger answers or not.
+hook; a mail that comes in is refused for now, so its client still has it. What it orders in
+addition to its decision waits for nothing: the deliveries go on, whether the ledger answers or not.
 """
 
 import asyncio
@@ -16,11 +18,16 @@ from datetime import timedelta
 from typing import Any, Final, TypeVar
 
 from mailmend.delivery.mail.attempts import SmtpReply
-from mailmend.delivery.mail.entries import EntryEnd, EntryId
+from mailmend.delivery.mail.entries import EntryEnd
 from mailmend.delivery.mail.hooks import (
+    AcceptMail,
+    ArrivalDecision,
     BounceRecipient,
+    DelayMail,
     DeleteRecipient,
+    EndOfData,
     HoldRecipient,
+    HookedArrival,
     HookedAttempt,
     HookedRecipient,
     HookOrder,
@@ -30,6 +37,7 @@ from mailmend.delivery.mail.hooks import (
     PreDecision,
     PreDelivery,
     PutOffDelivery,
+    RejectMail,
 )
 from mailmend.delivery.mail.reactions import ReplyReactions, automatic_order
 from mailmend.delivery.policy.orders import AUTOMATIC_OWNER, HOOK_OWNER
@@ -42,7 +50,9 @@ FAILED_HOOK: Final = PutOffDelivery(timedelta(minutes=5), counts=False, reason="
 
 _LOG: Final = logging.getLogger("mailmend.delivery")
 
-D = TypeVar("D", bound=PreDecision | PostDecision)
+FAILED_ARRIVAL: Final = RejectMail("451 4.3.0 the mail cannot be judged now; send it again later")
+
+D = TypeVar("D", bound=PreDecision | PostDecision | ArrivalDecision)
 
 
 def _heeded_by_nobody(_: Sequence[HookOrder], owner: str) -> None:
@@ -56,6 +66,8 @@ class DeliveryHooks:
     Attributes:
         pre_name: of what people know it by; its orders are owned by it.
         post_name: the same for the post hook.
+        arrival: asked behind the content of each mail that comes in.
+        arrival_name: the same for it.
         heed: has the server heed what a hook orders, whose owner is the second argument.
         reactions: the classes of replies, and the automatic limits.
     """
@@ -65,6 +77,8 @@ class DeliveryHooks:
     post: PostDelivery | None = None
     pre_name: str = ""
     post_name: str = ""
+    arrival: EndOfData | None = None
+    arrival_name: str = ""
     limit: timedelta = timedelta(seconds=10)
     heed: Callable[[Sequence[HookOrder], str], None] = _heeded_by_nobody
     reactions: ReplyReactions = field(default_factory=ReplyReactions)
@@ -85,7 +99,7 @@ class DeliveryHooks:
         result = _result(await self._asked(self.pre, recipient))
         if isinstance(result.decision, PreDecision):
             return self._followed(result, self.pre_name)
-        _log_failure(recipient.id, result.decision)
+        _log_failure(str(recipient.id), result.decision)
         return HookResult(FAILED_HOOK)
 
     async def after(self, attempt: HookedAttempt) -> HookResult[PostDecision]:
@@ -94,13 +108,23 @@ class DeliveryHooks:
         result = _result(await self._asked(self.post, attempt))
         decided = result.decision
         if isinstance(decided, PutOffDelivery | HoldRecipient | BounceRecipient | DeleteRecipient):
-            if attempt.end is not EntryEnd.DELIVERED:
+            why = _cannot_follow(attempt.end, decided)
+            if not why:
                 return self._followed(result, self.post_name)
-            decided = "the recipient has the mail already"
+            decided = why
         if decided is None:
             return self._followed(result, self.post_name)
-        _log_failure(attempt.recipient.id, decided)
+        _log_failure(str(attempt.recipient.id), decided)
         return HookResult(None)
+
+    async def arrived(self, mail: HookedArrival) -> HookResult[ArrivalDecision]:
+        """What the hook decides behind the content of a mail that comes in; only where there is one."""
+        assert self.arrival is not None
+        result = _result(await self._asked(self.arrival, mail))
+        if result.decision is None or isinstance(result.decision, AcceptMail | HoldRecipient | DelayMail | RejectMail):
+            return self._followed(result, self.arrival_name)
+        _log_failure(mail.id, result.decision)
+        return HookResult(FAILED_ARRIVAL)
 
     def _followed(self, result: HookResult[D], name: str) -> HookResult[D]:
         if result.orders:
@@ -141,8 +165,17 @@ def _result(returned: Any) -> HookResult[Any]:
     return HookResult(returned)
 
 
-def _log_failure(entry: EntryId, decided: object) -> None:
+def _cannot_follow(end: EntryEnd, decision: PostDecision) -> str:
+    """Why a decision comes too late; "" where it does not."""
+    if end is EntryEnd.DELIVERED:
+        return "the recipient has the mail already"
+    if end is EntryEnd.EXPIRED and isinstance(decision, PutOffDelivery):
+        return "the mail has expired"
+    return ""
+
+
+def _log_failure(mail: str, decided: object) -> None:
     why = f"it returned {type(decided).__name__}, which is no decision"
     if isinstance(decided, str):
         why = decided
-    _LOG.warning("a hook decided nothing", extra={"mail": str(entry), "why": why})
+    _LOG.warning("a hook decided nothing", extra={"mail": mail, "why": why})

@@ -1,6 +1,6 @@
 """A recipient that waits to be picked: its servers, our addresses, and the attempt that follows."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import UUID
@@ -73,16 +73,23 @@ class ReadyEntry:
     def domain(self) -> str:
         return self.recipient.rpartition("@")[2].lower()
 
-    @property
-    def fields(self) -> dict[PickupField, str]:
-        """What policies count by, as far as it is known before a server is."""
-        values = {**self.held.mail.fields, **self.wanted.fields}
-        values[PickupField.RECIPIENT_DOMAIN] = self.domain
+    def fields(self, custom: Iterable[PickupField] = ()) -> dict[PickupField, str]:
+        """What policies count by, as far as it is known before a server is.
+
+        Args:
+            custom: the fields that the policies' file declares.
+        """
+        values = {
+            **self.held.custom_values(custom),
+            **self.held.mail.fields,
+            **self.wanted.fields,
+            PickupField.RECIPIENT_DOMAIN: self.domain,
+        }
         return {pickup_field: pickup_field.of(value) for pickup_field, value in values.items()}
 
-    def active(self, hop: NextHop) -> ActiveMail:
+    def active(self, hop: NextHop, custom: Iterable[PickupField] = ()) -> ActiveMail:
         """The entry as the policies count it with this server."""
-        values = self.fields
+        values = self.fields(custom)
         values[PickupField.REMOTE_MX] = PickupField.REMOTE_MX.of(hop.host)
         values[PickupField.REMOTE_IP] = PickupField.REMOTE_IP.of(hop.address)
         name = self.held.name_of(self.entry.id.number)

@@ -1,10 +1,10 @@
 """The server of deliveries: it takes mails from a queue, picks who is delivered when, tries, and settles each mail.
 
-A mail stays unacked until all of its recipients have ended. Then its sender is told what is due, recipients that were
-refused for now are put off as a mail of their own, and only then it is acked: whatever kills the server, each mail
-comes again, and what the journal of attempts knows is not done again. Where the queue keeps no backlogs, what waits
-for a policy for long goes back to the queue, so that it neither holds up others nor outlasts the broker's patience;
-that counts as no retry.
+A mail stays unacked until all of its recipients have ended. Then its sender is told what is due,
+recipients that were refused for now are put off as a mail of their own, and only then it is acked:
+whatever kills the server, each mail comes again, and what the journal of attempts knows is not done
+again. Where the queue keeps no backlogs, what waits for a policy for long goes back to the queue,
+so that it neither holds up others nor outlasts the broker's patience; that counts as no retry.
 """
 
 import asyncio
@@ -15,7 +15,6 @@ from collections.abc import (
     Awaitable,
     Callable,
     Collection,
-    Coroutine,
     Iterable,
     Mapping,
     Sequence,
@@ -24,7 +23,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from mailmend.delivery.ledger.attempts import LedgerAttempts
 from mailmend.delivery.ledger.orders import LedgerOrders
@@ -38,6 +37,7 @@ from mailmend.delivery.mail.entries import (
     EntryStage,
 )
 from mailmend.delivery.mail.envelopes import outgoing_of, sub_queue_of
+from mailmend.delivery.mail.hooks import AttemptState
 from mailmend.delivery.mail.settling import settlement_of, without_attempt
 from mailmend.delivery.metrics import (
     delivery_samples,
@@ -50,7 +50,7 @@ from mailmend.delivery.metrics import (
 from mailmend.delivery.policy.counters import PolicyChanges
 from mailmend.delivery.policy.engine import PickupEngine
 from mailmend.delivery.policy.orders import Suspension
-from mailmend.delivery.policy.policy import CounterPolicy
+from mailmend.delivery.policy.policy import CounterPolicy, PickupField
 from mailmend.delivery.policy.shares import ServerName
 from mailmend.delivery.policy.sub_queues import UNKNOWN
 from mailmend.delivery.policy.turns import NO_WEIGHTS
@@ -67,6 +67,7 @@ from mailmend.delivery.server.held_mails import (
 from mailmend.delivery.server.hooks import DeliveryHooks
 from mailmend.delivery.server.journalling import AttemptJournal
 from mailmend.delivery.server.ready_entries import ReadyEntry
+from mailmend.delivery.server.tasks import ServerTasks
 from mailmend.delivery.settings import DeliverySettings, TransportsInForce
 from mailmend.delivery.shared.orders import SharedOrders
 from mailmend.delivery.shared.sharing import SharedLimits
@@ -101,7 +102,8 @@ class DeliveryServer:
         is_ready: whether it takes mails: it knows what is ordered, and was not asked to stop.
         ledger: where what people order is; None: the policies alone hold.
         journal: where attempts are written down; None: nowhere.
-        servers: where servers share limits; None: this one has all of them. The engine was made with a share then.
+        servers: where servers share limits; None: this one has all of them. The engine was made
+            with a share then.
     """
 
     name: str
@@ -127,13 +129,12 @@ class DeliveryServer:
     _ready: dict[str, ReadyEntry] = field(default_factory=dict)
     _check_at: int = UNKNOWN
     _unprepared: RecipientTurns = field(default_factory=RecipientTurns)
-    _preparing: set[asyncio.Task[None]] = field(default_factory=set)
-    _attempts: set[asyncio.Task[None]] = field(default_factory=set)
-    _settling: set[asyncio.Task[None]] = field(default_factory=set)
     _suspended: tuple[Suspension, ...] = ()
     _woken: asyncio.Event = field(default_factory=asyncio.Event)
+    _tasks: ServerTasks = field(init=False)
 
     def __post_init__(self) -> None:
+        self._tasks = ServerTasks(clock=self.clock, woken=self._woken)
         self._departures = MailDepartures(self.queue, self.clock, self.settings.reporter, self.settings.postmaster)
         self.hooks = hooks = self.hooks or DeliveryHooks(clock=self.clock)
         self.transports = TransportsInForce(self.settings.sending)
@@ -178,7 +179,8 @@ class DeliveryServer:
         """Work until asked to stop; attempts that run then have some time to end.
 
         Raises:
-            CannotReach: nothing can be taken from the queue any more, or what is ordered cannot be read at the start.
+            CannotReach: nothing can be taken from the queue any more, or what is ordered cannot be
+                read at the start.
             ServerNameTaken: another live server has the name.
         """
         watching = set[asyncio.Task[None]]()
@@ -242,7 +244,7 @@ class DeliveryServer:
     @property
     def is_full(self) -> bool:
         """Whether as many attempts go on as may at once."""
-        return len(self._attempts) >= self.settings.concurrency
+        return len(self._tasks.attempts) >= self.settings.concurrency
 
     def returns_at(self, held: HeldMail) -> int | None:
         """When a mail that is not picked goes back to its queue, in nanoseconds; None: it stays."""
@@ -260,9 +262,14 @@ class DeliveryServer:
         policies: Sequence[CounterPolicy],
         suspensions: Sequence[Suspension],
         weights: Mapping[str, int] = NO_WEIGHTS,
+        custom: Collection[PickupField] = (),
     ) -> PolicyChanges:
         """Let these policies, suspensions and tenants' weights of a file hold from now on, in place of those before."""
         now = self._work.nanos()
+        if list(custom) != self._work.custom:
+            self._work.custom[:] = custom
+            for ready in self._ready.values():
+                self._work.count(ready)
         if self.orders:
             changes = self.orders.in_force.limit(policies)
         else:
@@ -281,7 +288,8 @@ class DeliveryServer:
         self.transports.said = transports
         for ready in list(self._ready.values()):
             if outdated := self._work.outdated(ready):
-                self._end_unpicked(ready.held, outdated, self._work.nanos())
+                self._unready(ready.held, ready.entry.id.number, self._work.nanos())
+                self._follow(ready.held, outdated, AttemptState.REROUTED)
 
     # Mails come in
 
@@ -292,14 +300,14 @@ class DeliveryServer:
             except Exception:  # noqa: BLE001 - no single mail ends the server
                 _LOG.exception("a mail cannot be understood", extra={"mail": str(dequeued.enqueue_id)})
                 self._let_go(dequeued)
-                self._begin(self._settling, dequeued.retry())
+                self._tasks.begin(self._tasks.settling, dequeued.retry())
 
     def _take(self, dequeued: Dequeued) -> None:
         if dequeued.enqueue_id in self._departures.unacked:
-            self._begin(self._settling, self._departures.ack(dequeued))
+            self._tasks.begin(self._tasks.settling, self._departures.ack(dequeued))
             return
         if dequeued.enqueue_id in self._held:
-            self._begin(self._settling, dequeued.retry(_COPY_AGAIN, "the same mail is being worked on"))
+            self._tasks.begin(self._tasks.settling, dequeued.retry(_COPY_AGAIN, "the same mail is being worked on"))
             return
         mail, entries = outgoing_of(dequeued, self._work.now())
         expires_at = self.settings.schedule(mail.transport).expires_at(mail.first_seen_at, mail.expires_at)
@@ -314,7 +322,7 @@ class DeliveryServer:
         elif not self.queue.keeps_backlogs:
             self._check_at = min(self._check_at, now + nanos_in(self.settings.waiting_max))
         if not entries:
-            self._begin(self._settling, self._settled(held))
+            self._tasks.begin(self._tasks.settling, self._settled(held))
         to_try = list[DeliveryEntry]()
         at = self._work.now()
         for entry in entries:
@@ -327,10 +335,11 @@ class DeliveryServer:
 
     def _prepare(self) -> None:
         """Begin to prepare recipients, a bounded number at once."""
-        while len(self._preparing) < _PREPARING_MAX and (turn := self._unprepared.next()):
+        preparing = self._tasks.preparing
+        while len(preparing) < _PREPARING_MAX and (turn := self._unprepared.next()):
             held, entry = turn
             work = partial(self._prepared, held, entry)
-            self._begin(self._preparing, self._until_ended(held, entry.id.number, work))
+            self._tasks.begin(preparing, self._until_ended(held, entry.id.number, work))
 
     def _let_go(self, dequeued: Dequeued) -> None:
         if self._held.pop(dequeued.enqueue_id, None):
@@ -341,13 +350,12 @@ class DeliveryServer:
         found = await self._work.prepared(held, entry)
         if isinstance(found, EndedEntry):
             return found
-        if entry.id.number in held.active and (outdated := self._work.outdated(found)):
-            return outdated
-        if entry.id.number in held.active:
+        if held.is_unpicked(entry.id.number):
+            if outdated := self._work.outdated(found):
+                return await self._work.after(held, outdated, None, AttemptState.REROUTED)
             held.move(entry.id.number, EntryStage.WAITING)
-            active = found.counted = found.active(found.hops[0])
-            self._ready[active.id] = found
-            self.engine.add(active)
+            self._ready[held.name_of(entry.id.number)] = found
+            self._work.count(found)
             self._woken.set()
         return None
 
@@ -368,7 +376,7 @@ class DeliveryServer:
             ready = self._ready.pop(picked.mail.id)
             ready.held.move(ready.entry.id.number, EntryStage.DELIVERING)
             work = partial(self._work.ended, ready, picked)
-            self._begin(self._attempts, self._until_ended(ready.held, ready.entry.id.number, work))
+            self._tasks.begin(self._tasks.attempts, self._until_ended(ready.held, ready.entry.id.number, work))
         if self._limits:
             self._limits.rates.look()
 
@@ -388,16 +396,25 @@ class DeliveryServer:
         crowded = None
         if self._is_crowded:
             crowded = nanos_in(self.settings.crowded_max)
-        held = self._held.values()
-        ends, self._check_at = ends_of_waiting(held, self._work.now(), now, longest, crowded)
-        for mail, ended in ends:
-            self._end_unpicked(mail, ended, now)
+        ends, self._check_at = ends_of_waiting(self._held.values(), now, longest, crowded)
+        for held, entry, end in ends:
+            self._unready(held, entry.id.number, now)
+            self._follow(held, *self._work.unpicked(held, entry, end))
 
-    def _end_unpicked(self, held: HeldMail, ended: EndedEntry, now: int) -> None:
-        number = ended.entry.id.number
+    def _unready(self, held: HeldMail, number: int, now: int) -> None:
+        """Let an entry be picked no more."""
         if (ready := self._ready.pop(held.name_of(number), None)) and ready.counted:
             self.engine.remove(ready.counted, now)
-        self._end(held, ended)
+
+    def _follow(self, held: HeldMail, ended: EndedEntry, state: AttemptState) -> None:
+        """End an entry without an attempt, as the hook behind delivery decides where there is one."""
+        if self._work.hooks.post is None:
+            self._end(held, ended)
+            return
+        number = ended.entry.id.number
+        held.follow(number)
+        work = partial(self._work.after, held, ended, None, state)
+        self._tasks.begin(self._tasks.following, self._until_ended(held, number, work))
 
     async def _obey(self) -> None:
         """Carry out what is ordered of entries that wait here."""
@@ -406,7 +423,8 @@ class DeliveryServer:
         intents = await self.orders.found_intents(mails)
         ended, answers = as_intended(list(self._held.values()), intents, self._work.now())
         for held, entry in ended:
-            self._end_unpicked(held, entry, self._work.nanos())
+            self._unready(held, entry.entry.id.number, self._work.nanos())
+            self._end(held, entry)
         await self.orders.answer_intents(answers)
 
     def _give_to_others(self, limits: SharedLimits, now: int) -> None:
@@ -414,10 +432,8 @@ class DeliveryServer:
         for mail in limits.misplaced():
             ready = self._ready[mail.id]
             if ready.held.taken_at + nanos_in(_ELSEWHERE_AFTER) <= now:
-                entry = ready.held.active[ready.entry.id.number]
-                why = "another server of the queue has this limit"
-                ended = EndedEntry(entry, EntryEnd.RETURNED, self._work.now(), why=why, wait=ready.held.elsewhere)
-                self._end_unpicked(ready.held, ended, now)
+                self._unready(ready.held, ready.entry.id.number, now)
+                self._follow(ready.held, *self._work.misplaced(ready))
 
     def _rest(self) -> timedelta:
         """How long nothing can happen unless the server is woken."""
@@ -435,7 +451,7 @@ class DeliveryServer:
             ended = await work()
         except Exception:  # noqa: BLE001 - no single mail ends the server
             _LOG.exception("an attempt failed by itself", extra={"mail": held.name_of(number)})
-            ended = self._work.failed(held, number)
+            ended = await self._work.failed(held, number)
         if ended and number in held.active:
             self._end(held, ended)
 
@@ -443,7 +459,7 @@ class DeliveryServer:
         self.ended[ended.end] += 1
         log_ended(ended)
         if held.end(ended):
-            self._begin(self._settling, self._settled(held))
+            self._tasks.begin(self._tasks.settling, self._settled(held))
 
     async def _settled(self, held: HeldMail) -> None:
         schedule = self.settings.schedule(held.mail.transport)
@@ -462,32 +478,16 @@ class DeliveryServer:
         """Let attempts end for a while; then put off what is left of mails that others have had already."""
         grace = nanos_in(self.settings.grace)
         until = self._work.nanos() + grace
+        tasks = self._tasks
         self._unprepared.clear()
-        await cancelled(self._preparing)
-        await self._waited(self._attempts, until)
-        await cancelled(self._attempts)
-        at = self._work.now()
-        for held in list(self._held.values()):
-            if not held.ended:
-                continue
-            for entry in list(held.active.values()):
-                self._end(held, self._work.cut_off(held, EndedEntry(entry, EntryEnd.RETURNED, at)))
-        await self._waited(self._settling, until + grace)
-        await cancelled(self._settling)
-
-    async def _waited(self, tasks: set[asyncio.Task[None]], until: int) -> None:
-        while tasks and (left := until - self._work.nanos()) > 0:
-            self._woken.clear()
-            await paused(self.clock, span_of(left), self._woken)
-
-    def _begin(self, tasks: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.ensure_future(work)
-        tasks.add(task)
-
-        def ended(_: object) -> None:
-            tasks.discard(task)
-            self._woken.set()
-            if not task.cancelled() and task.exception():
-                _LOG.error("a mail is left unacked", exc_info=task.exception())
-
-        task.add_done_callback(ended)
+        await cancelled(tasks.preparing)
+        await tasks.end(tasks.attempts, until)
+        await tasks.end(tasks.following, until)
+        left = list(self._work.left_over(list(self._held.values())))
+        for held, ended, state in left:
+            self._follow(held, ended, state)
+        await tasks.end(tasks.following, until + grace // 2)
+        for held, ended, _ in left:
+            if ended.entry.id.number in held.active:
+                self._end(held, ended)
+        await tasks.end(tasks.settling, until + grace)

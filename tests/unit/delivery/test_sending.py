@@ -278,6 +278,6 @@ async def test_connections_are_kept_as_a_transport_says(mails: int, connections:
         for number in range(1, 4):
             await scene.put()
             await scene.sent(number)
-            await scene.until(lambda: not scene.server._attempts)
+            await scene.until(lambda: not scene.server._tasks.attempts)
 
     assert scene.sink.connections == connections
