@@ -162,8 +162,9 @@ REFUSED: Final = Metric(
     "mailmend_listener_refused_total",
     "Refusals to clients, by the enhanced status code of the reply: 4.3.0 the queue does not take the mail, 4.3.1"
     " there is no room for it, 4.3.2 no more connections or the server ends, 4.4.2 it took too long, 4.5.3 too many"
-    " recipients, 4.7.0 too many commands or errors, 5.1.x and 5.6.7 an address, 5.3.4 too large, 5.4.6"
-    " a circle, 5.6.0 a NUL byte, 5.5.x a command, 5.7.0 without TLS, 5.7.1 a client that may not hand over mails",
+    " recipients, 4.7.0 too many commands, errors or wrong passwords, 5.1.x and 5.6.7 an address, 5.3.4 too large,"
+    " 5.4.6 a circle, 5.6.0 a NUL byte, 5.5.x a command, 5.7.0 without TLS or login, 5.7.1 a client that may not hand"
+    " over mails, 5.7.8 a wrong password; rules and hooks refuse with codes of their own",
     ("queue", "status"),
 )
 CONNECTIONS: Final = Metric(

@@ -29,9 +29,11 @@ class DeliverySettings:
         postmaster: the address that is told of reports that cannot be delivered; "" for no notice.
         sources: the addresses that mails are sent from.
         prefetch: how many mails of each priority are held at once.
-        bytes_at_once_max: of all mails that are held; further ones are loaded as these leave. A larger one comes alone.
+        bytes_at_once_max: of all mails that are held; further ones are loaded as these leave. A
+            larger one comes alone.
         concurrency: attempts at once.
-        waiting_max: a recipient that was not picked this long after its mail was taken goes back to the queue.
+        waiting_max: a recipient that was not picked this long after its mail was taken goes back to
+            the queue.
         crowded_max: the same while the maximum number of mails, or half of the bytes, is held: half
             of the mails that only wait go back.
         grace: how long attempts may go on once the server is to stop.
@@ -115,7 +117,8 @@ class ListenAddress:
     Attributes:
         host: a name, or an address of this machine.
         port: 0 is one that the system chooses.
-        secured: by TLS from the first byte; else a client may ask for it, where there is a certificate.
+        secured: by TLS from the first byte; else a client may ask for it, where there is a
+            certificate.
     """
 
     host: str
@@ -136,19 +139,27 @@ class ListenerSettings:
 
     Attributes:
         host_name: of this host, in its greeting and in the header of mails.
-        relay_from: the networks whose clients may hand over mails.
+        relay_from: the networks whose clients may hand over mails; where clients may log in, others
+            may once they did.
         tls_required: mails are taken over secured connections alone.
+        auth_required: mails are taken from clients alone that logged in; else clients of
+            `relay_from` need not.
         mail_bytes_max: a larger mail is refused.
         recipients_max: of one mail; the others have to come with another.
         connections_max: at once, over all addresses.
-        connections_by_address_max: connections at once from one address of IPv4, or one /64 network of IPv6.
-        idle_max: a connection ends where a command, or a line of a mail, takes longer. Single bytes do not extend it.
-        mail_wait_max: a connection ends where no DATA came for that long, since its begin or the end of its last mail.
-        commands_max: a connection ends after more commands without a mail. MAIL and RCPT do not count.
-        errors_max: a connection ends after more replies 5xx since its last mail that was taken. RCPT does not count.
+        connections_by_address_max: connections at once from one address of IPv4, or one /64 network
+            of IPv6.
+        idle_max: a connection ends where a command, or a line of a mail, takes longer. Single bytes
+            do not extend it.
+        mail_wait_max: a connection ends where no DATA came for that long, since its begin or the
+            end of its last mail.
+        commands_max: a connection ends after more commands without a mail. MAIL and RCPT do not
+            count.
+        errors_max: a connection ends after more replies 5xx since its last mail that was taken.
+            RCPT does not count.
         mail_time_max: a connection whose mail takes longer to come is ended, too.
-        bytes_at_once_max: of mails that are coming, over all connections; what is beyond that has to come again. A mail
-            that comes alone may be as large as `mail_bytes_max`.
+        bytes_at_once_max: of mails that are coming, over all connections; what is beyond that has
+            to come again. A mail that comes alone may be as large as `mail_bytes_max`.
         grace: how long mails that are being sent may take once the listener is to stop.
     """
 
@@ -156,6 +167,7 @@ class ListenerSettings:
     addresses: tuple[ListenAddress, ...]
     relay_from: tuple[IPv4Network | IPv6Network, ...] = LOOPBACK_NETWORKS
     tls_required: bool = False
+    auth_required: bool = False
     mail_bytes_max: int = MAIL_BYTES_MAX
     recipients_max: int = RECIPIENTS_MAX
     connections_max: int = CONNECTIONS_MAX

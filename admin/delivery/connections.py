@@ -27,6 +27,7 @@ from mailmend.delivery.ledger.orders import LedgerOrders
 from mailmend.delivery.mail.attempts import MailRelay, NextHop, NextHops
 from mailmend.delivery.policy.replay_sums import AttemptRecord
 from mailmend.delivery.policy.reply_classes import ReplyClasses, ReplyRule
+from mailmend.delivery.smtp.incoming.users import ListenerUsers
 from mailmend.delivery.smtp.outgoing.addresses import (
     IpNetwork,
     OwnHost,
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 
 PRE_DELIVERY: Final = "mailmend.pre_delivery"
 POST_DELIVERY: Final = "mailmend.post_delivery"
+END_OF_DATA: Final = "mailmend.end_of_data"
 """The groups of entry points in which hooks are looked for."""
 
 
@@ -124,11 +126,15 @@ def listener_tls(certificate: Path, key: Path, authority: Path | None) -> "Liste
 
 
 def listener_of(
-    queue: "MailQueue", clock: Clock, settings: "ListenerSettings", tls: "ListenerTls | None"
+    queue: "MailQueue",
+    clock: Clock,
+    settings: "ListenerSettings",
+    tls: "ListenerTls | None",
+    users: ListenerUsers | None = None,
 ) -> "MailListener":
     """What takes mails from clients and puts them into the queue."""
     listener: MailListener = import_or_name_extra("mailmend.delivery.smtp.incoming.listener").MailListener(
-        queue=queue, clock=clock, settings=settings, tls=tls
+        queue=queue, clock=clock, settings=settings, tls=tls, users=users
     )
     return listener
 

@@ -14,6 +14,7 @@ from mailmend.admin.delivery.explain import EXPLAIN
 from mailmend.admin.delivery.options import OF_A_QUEUE
 from mailmend.admin.delivery.serve_options import SERVE
 from mailmend.admin.delivery.show import SHOW
+from mailmend.admin.delivery.users import USER
 from mailmend.admin.frame.caller import Caller
 from mailmend.admin.frame.command import Command, CommandGroup
 from mailmend.admin.frame.document import Document, Grid, Part
@@ -157,11 +158,12 @@ DELIVERY: Final = CommandGroup(
     either broker, keeps the journal of attempts and the orders of people, by the names of keyspace and queue. A queue
     that moves keeps both; queues of one name in several namespaces of Pulsar need a --ledger-keyspace each. To hold
     mails back on all servers, use `mailmend suspend`.""",
-    commands=(SERVE, EXPLAIN, SERVERS, *ENTRY_COMMANDS),
+    commands=(SERVE, EXPLAIN, SERVERS, USER, *ENTRY_COMMANDS),
     examples="""
         mailmend delivery serve outgoing
         mailmend delivery serve outgoing --next-hop relay.example.org
         mailmend delivery serve outgoing --broker pulsar://pulsar.example.org --host cassandra.example.org
         mailmend delivery group outgoing                                 which domains wait
+        mailmend delivery user ann@example.org >> users              a user of --listen-users
         mailmend delivery hold outgoing --tenant acme --why 'looks like spam'""",
 )

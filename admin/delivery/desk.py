@@ -52,6 +52,15 @@ if TYPE_CHECKING:
     from mailmend.delivery.smtp.incoming.listener import MailListener
 
 
+def work_by(server: DeliveryServer, said: PickupPolicies) -> PolicyChanges:
+    """Have a server work by what a policy file says from now on."""
+    custom = said.custom.values()
+    changes = server.limit(said.policies, said.suspensions, said.weights, custom)
+    use_classes(server, said)
+    server.send_by(said.transports)
+    return changes
+
+
 def use_classes(server: DeliveryServer, said: PickupPolicies) -> None:
     """Have a server work by a file's classes of replies and automatic rules from now on."""
     reactions_of(server).use(reply_classes(said.classes), said.automation)
@@ -376,10 +385,7 @@ class DeliveryDesk:
         return changes
 
     def _limit(self, found: PickupPolicies) -> PolicyChanges:
-        custom = found.custom.values()
-        changes = self.server.limit(found.policies, found.suspensions, found.weights, custom)
-        use_classes(self.server, found)
-        self.server.send_by(found.transports)
+        changes = work_by(self.server, found)
         self.know_sources(found)
         if self.listener:
             self.listener.intake.rules = found.incoming

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import resource
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from ipaddress import IPv4Network, IPv6Network
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from mailmend.admin.delivery.connections import (
+    END_OF_DATA,
     POST_DELIVERY,
     PRE_DELIVERY,
     HopsBySources,
@@ -25,7 +26,7 @@ from mailmend.admin.delivery.connections import (
     own_name,
     relay_of,
 )
-from mailmend.admin.delivery.desk import DeliveryDesk, PoliciesInForce, use_classes
+from mailmend.admin.delivery.desk import DeliveryDesk, PoliciesInForce, work_by
 from mailmend.admin.delivery.retry_options import RetryRequest
 from mailmend.admin.delivery.serve_options import (
     CONCURRENCY_DEFAULT,
@@ -58,11 +59,12 @@ from mailmend.delivery.settings import (
     ListenAddress,
     ListenerSettings,
 )
+from mailmend.delivery.smtp.incoming.users import ListenerUsers
 from mailmend.delivery.smtp.outgoing.addresses import SmartHost
 from mailmend.delivery.transports import DeliveryProtocol, SourceAddress, TlsLevel
 from mailmend.mailqueue.concurrency import cancelled, paused
 from mailmend.mailqueue.prometheus import metrics_text
-from mailmend.mailqueue.queue import MailQueue, no_due_mails
+from mailmend.mailqueue.queue import no_due_mails
 from mailmend.model.errors import MailmendError, WrongUse
 from mailmend.model.ports import Clock
 from mailmend.repair.log_fields import heard
@@ -123,6 +125,7 @@ class DeliveryRequest(RetryRequest):
         metrics: a file for node_exporter; None: none is written.
         pre_delivery: the name of a hook before each attempt; None: no hook.
         post_delivery: the name of a hook after each attempt; None: no hook.
+        end_of_data: the name of a hook behind each mail from a client; None: no hook.
         hook_limit: how long a hook may take.
         suspensions_every: how long after a reading of what people suspended the next one begins.
         uncertain: what becomes of a recipient whose server may have the mail, as its name in settings.
@@ -136,6 +139,8 @@ class DeliveryRequest(RetryRequest):
         listen_tls_key: of that certificate.
         listen_tls: optional or required.
         listen_tls_client_ca: whose certificates clients have to show; None: none.
+        listen_users: a file of users who may log in; None: no client does.
+        listen_auth: optional or required.
         face: answers callers over a network; None: no caller is answered.
     """
 
@@ -158,6 +163,7 @@ class DeliveryRequest(RetryRequest):
     metrics: Path | None = None
     pre_delivery: str | None = None
     post_delivery: str | None = None
+    end_of_data: str | None = None
     hook_limit: timedelta = timedelta(seconds=10)
     suspensions_every: timedelta = timedelta(seconds=5)
     uncertain: str = UncertainPolicy.RETRY.value
@@ -173,6 +179,8 @@ class DeliveryRequest(RetryRequest):
     listen_tls_key: Path | None = None
     listen_tls: str = "optional"
     listen_tls_client_ca: Path | None = None
+    listen_users: Path | None = None
+    listen_auth: str = "optional"
     face: DeliveryFace | None = None
 
     def delivery(self) -> DeliverySettings:
@@ -229,6 +237,7 @@ class DeliveryRequest(RetryRequest):
             idle_max=self.listen_idle,
             mail_wait_max=self.listen_mail_wait,
             tls_required=self.listen_tls == "required",
+            auth_required=self.listen_auth == "required",
         )
 
     def listening_tls(self) -> "ListenerTls | None":
@@ -246,12 +255,27 @@ class DeliveryRequest(RetryRequest):
             what = "TLS"
         if self.listen_tls == "required":
             what = "--listen-tls required"
+        if self.listen_users:
+            what = "--listen-users"
         secured = [address for address in self.listen if address.secured]
         if secured:
             what = str(secured[0])
         if what:
             mend = "Give --listen-tls-cert and --listen-tls-key."
             raise WrongUse(f"{what} needs a certificate and its key", mend=mend)
+        return None
+
+    def listening_users(self) -> ListenerUsers | None:
+        """Who may log in at the listener; None: no client does.
+
+        Raises:
+            WrongUse: the file cannot be used, or a login is demanded and there is no file.
+        """
+        if self.listen_users:
+            return ListenerUsers(self.listen_users)
+        if self.listen_auth == "required":
+            mend = "Name their file with --listen-users."
+            raise WrongUse("--listen-auth required has no users", mend=mend)
         return None
 
 
@@ -284,7 +308,7 @@ METRICS_EVERY: Final = timedelta(seconds=15)
 
 
 def serve(request: DeliveryRequest, caller: Caller) -> DeliveryEnded:
-    """Deliver until SIGTERM or Ctrl-C; SIGHUP reads the policies again, and the certificate.
+    """Deliver until SIGTERM or Ctrl-C; SIGHUP reads policies, certificate and users again.
 
     Raises:
         BadPolicyFile: the policies cannot be used; the message says where.
@@ -299,8 +323,13 @@ def serve(request: DeliveryRequest, caller: Caller) -> DeliveryEnded:
     if request.metrics:
         refuse_unwritable(request.metrics)
     tls = request.listening_tls()
+    users = request.listening_users()
     pre = hook_named(PRE_DELIVERY, request.pre_delivery)
     post = hook_named(POST_DELIVERY, request.post_delivery)
+    at_arrival = hook_named(END_OF_DATA, request.end_of_data)
+    if at_arrival and not request.listen:
+        mend = "Say where with --listen, or leave it out."
+        raise WrongUse("no mail comes in that --end-of-data could see", mend=mend)
 
     async def served(connections: QueueConnections) -> DeliveryEnded:
         if not connections.can_delay:
@@ -314,6 +343,16 @@ def serve(request: DeliveryRequest, caller: Caller) -> DeliveryEnded:
         hops = HopsBySources(by_dns, request.all_sources(limits))
         async with connections.open() as queue:
             orders = made_orders(connections)
+            hooks = DeliveryHooks(
+                clock=connections.clock,
+                pre=pre,
+                post=post,
+                arrival=at_arrival,
+                pre_name=request.pre_delivery or "",
+                post_name=request.post_delivery or "",
+                arrival_name=request.end_of_data or "",
+                limit=request.hook_limit,
+            )
             server = DeliveryServer(
                 name=owner_name(),
                 queue=queue,
@@ -322,26 +361,22 @@ def serve(request: DeliveryRequest, caller: Caller) -> DeliveryEnded:
                 engine=PickupEngine(limits.policies, limits.algorithm, share=ServerShare()),
                 clock=connections.clock,
                 settings=settings,
-                hooks=DeliveryHooks(
-                    clock=connections.clock,
-                    pre=pre,
-                    post=post,
-                    pre_name=request.pre_delivery or "",
-                    post_name=request.post_delivery or "",
-                    limit=request.hook_limit,
-                ),
+                hooks=hooks,
                 ledger=orders,
                 servers=orders.servers,
                 journal=made_attempts(connections),
             )
             where = request.next_hop or "the servers of each domain"
             caller.remark(f"Delivering {request.queue} by {where} until SIGTERM or Ctrl-C.")
-            server.limit(limits.policies, limits.suspensions, limits.weights)
-            use_classes(server, limits)
-            server.send_by(limits.transports)
+            work_by(server, limits)
             listener = None
             if request.listen:
-                listener = _listener(queue, connections, request, limits, tls)
+                listener = listener_of(queue, connections.clock, request.listening(), tls, users)
+                listener.intake.rules = limits.incoming
+                listener.intake.quotas.usage = QuotaUsage(limits.quotas)
+                if at_arrival and server.orders:
+                    heeding = replace(hooks, heed=server.orders.apply_hook_orders)
+                    listener.intake.hook = heeding.arrived
             desk = DeliveryDesk(
                 server=server,
                 connections=connections,
@@ -352,7 +387,8 @@ def serve(request: DeliveryRequest, caller: Caller) -> DeliveryEnded:
 
             def reload() -> None:
                 _reload(desk)
-                _renew(tls)
+                _renew(tls, "the listener's certificate")
+                _renew(users, "the listener's users")
 
             with stop_signal() as stop, heard("mailmend.delivery"), hangup_calls(reload):
                 try:
@@ -373,19 +409,6 @@ def _warn_of_few_files(allowed: int, wanted: int, caller: Caller) -> None:
         )
 
 
-def _listener(
-    queue: MailQueue,
-    connections: QueueConnections,
-    request: DeliveryRequest,
-    limits: PickupPolicies,
-    tls: "ListenerTls | None",
-) -> "MailListener":
-    listener = listener_of(queue, connections.clock, request.listening(), tls)
-    listener.intake.rules = limits.incoming
-    listener.intake.quotas.usage = QuotaUsage(limits.quotas)
-    return listener
-
-
 async def _listening(listener: "MailListener | None", caller: Caller) -> None:
     if listener:
         await listener.open()
@@ -400,14 +423,14 @@ def _reload(desk: DeliveryDesk) -> None:
         _LOG.error("the policies stay as they were", extra={"error": str(error)})
 
 
-def _renew(tls: "ListenerTls | None") -> None:
-    if tls:
+def _renew(kept: "ListenerTls | ListenerUsers | None", what: str) -> None:
+    if kept:
         try:
-            tls.read_again()
+            kept.read_again()
         except MailmendError as error:
-            _LOG.error("the listener's certificate stays as it was", extra={"error": str(error)})
+            _LOG.error(f"{what} stays as it was", extra={"error": str(error)})
         else:
-            _LOG.info("the listener's certificate was read again")
+            _LOG.info(f"{what} was read again")
 
 
 @dataclass(frozen=True, slots=True)

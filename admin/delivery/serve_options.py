@@ -25,6 +25,7 @@ from mailmend.delivery.settings import (
     RECIPIENTS_MAX,
     ListenAddress,
 )
+from mailmend.delivery.smtp.incoming.logins import FAILURES_MAX
 from mailmend.delivery.smtp.outgoing.addresses import SmartHost
 from mailmend.delivery.transports import DeliveryProtocol, SourceAddress, TlsLevel
 from mailmend.mailqueue.admission import is_address
@@ -107,15 +108,20 @@ def _network(value: Any) -> IPv4Network | IPv6Network:
     return network
 
 
-LISTENING_ABOUT: Final = f"""With --listen it takes mails too, by SMTP or LMTP, from clients of the networks that may
-    relay. It refuses other clients at the greeting. A client is told 250 once its mail is in the queue for good, and
-    451 where that cannot be now. RET, ENVID, NOTIFY and ORCPT are kept. A lone CR or LF in a mail becomes CR LF before
-    `incoming` reads the header; a mail with NUL bytes is refused. --listen-tls-cert offers clients TLS. There are no
-    passwords: a client may hand over mails if its network allows it and, with --listen-tls required and
-    --listen-tls-client-ca, if its certificate allows it too. `incoming` of the policy file says what becomes of such
-    mails, and `quotas` how much may be in the queue before clients have to come again later. A connection ends at the
-    first word that is no command of SMTP, after {COMMANDS_MAX} commands without a mail, after {ERRORS_MAX} errors, and
-    where a client speaks before the greeting."""
+_SLOW: Final = f"Wrong passwords are answered more slowly each time, and {FAILURES_MAX} of them end the connection."
+LISTENING_ABOUT: Final = f"""With --listen it takes mails too, by SMTP or LMTP, from clients of the
+    networks that may relay. It refuses other clients at the greeting. A client is told 250 once its
+    mail is in the queue for good, and 451 where that cannot be now. RET, ENVID, NOTIFY and ORCPT
+    are kept. A lone CR or LF in a mail becomes CR LF before `incoming` reads the header; a mail
+    with NUL bytes is refused. --listen-tls-cert offers clients TLS. A client may hand over mails if
+    its network allows it and, with --listen-tls required and --listen-tls-client-ca, if its
+    certificate allows it too. With --listen-users clients may log in over TLS (AUTH PLAIN and
+    LOGIN), and a client of any other network may connect and hand over mails once it did;
+    --listen-auth required asks all of them to. {_SLOW} `incoming` of the policy file says what
+    becomes of such mails, and `quotas` how much may be in the queue before clients have to come
+    again later. A connection ends at the first word that is no command of SMTP, after
+    {COMMANDS_MAX} commands without a mail, after {ERRORS_MAX} errors, and where a client speaks
+    before the greeting."""
 
 
 LISTENING: Final = (
@@ -154,6 +160,20 @@ LISTENING: Final = (
         "none]",
         type=FILE,
         metavar="FILE",
+    ),
+    option(
+        "--listen-users",
+        "Users who may log in, a line each with a hashed password (`mailmend delivery user` makes "
+        "one); no other user of this machine may read the file. Needs --listen-tls-cert. SIGHUP "
+        "reads it again.",
+        type=FILE,
+        metavar="FILE",
+    ),
+    option(
+        "--listen-auth",
+        "Whether clients of --relay-from may do without a login; with required no mail is taken before it.",
+        type=click.Choice(["optional", "required"]),
+        default="optional",
     ),
     option(
         "--mail-bytes-max",
@@ -243,19 +263,23 @@ SERVE: Final = Command(
     SIGHUP reads the file again, all of it or, where something is wrong, nothing. Where a limit is lower then, attempts
     that run go on to their end, and what begins from then on is never more than the new one.
 
-    Hooks are functions of an installed package, or coroutine functions, that it declares as entry points. What they
-    are given and may return is in mailmend.delivery.mail.hooks: before an attempt another server, envelope, addresses,
-    TLS or fields for policies; before and after it, that the recipient comes again later, is held, is given up with a
-    report, or without. Either may return a HookResult: with suspensions and limits that last for a while, as of
-    `mailmend suspend` and `policy add`, on all servers of the queue; and with attributes that the mail keeps when it
-    comes again. Where the hook before delivery fails, the recipient comes again in five minutes, and no retry is
-    counted.
+    Hooks are functions of an installed package, or coroutine functions, that it declares as entry
+    points. What they are given and may return is in mailmend.delivery.mail.hooks: before an attempt
+    another server, envelope, addresses, TLS or fields for policies; before and after it, that the
+    recipient comes again later, is held, is given up with a report, or without. Either may return a
+    HookResult: with suspensions and limits that last for a while, as of `mailmend suspend` and
+    `policy add`, on all servers of the queue; and with attributes that the mail keeps when it comes
+    again. Where the hook before delivery fails, the recipient comes again in five minutes, and no
+    retry is counted. The hook at the end of DATA sees a mail that comes in, with its content, once
+    for all of its recipients: it takes, holds, delays or rejects it, and sets attributes before
+    what `incoming` sets. Where it fails, the client is told 451.
 
-    With --http it answers programs and `delivery explain`: recipients are listed, shown, grouped and changed, mails
-    suspended, limits set for a while, policies read again, and it is told why a mail waits: GET /openapi.json
-    describes it, docs/delivery-http.md has calls to type. What is ordered is on record with the token's name. GET
-    /health, /ready and /metrics are for probes and Prometheus. Addresses outside this machine are refused without
-    tokens and TLS. This needs mailmend[serve].
+    With --http it answers programs and `delivery explain`: recipients are listed, shown, grouped
+    and changed, mails suspended, limits set for a while, policies read again, and it is told why a
+    mail waits: GET /openapi.json describes it, docs/delivery-http.md has calls to type. What is
+    ordered is on record with the token's name. GET /health, /ready and /metrics are for probes and
+    Prometheus. Addresses outside this machine are refused without tokens and TLS. This needs
+    mailmend[serve].
 
     What is done is on stderr, a line for each attempt's end: mail, domain, server and reply, no address. Due mails are
     moved and slices swept meanwhile, so `queue tend` need not run for this queue. This needs mailmend[delivery].
@@ -396,6 +420,12 @@ SERVE: Final = Command(
             metavar="NAME",
         ),
         option(
+            "--end-of-data",
+            "A hook that decides about each mail of --listen behind its content, before it is "
+            "taken: an entry point of the group mailmend.end_of_data.",
+            metavar="NAME",
+        ),
+        option(
             "--hook-limit",
             "How long a hook may take; one that takes longer, or fails, decides nothing.",
             type=Duration(_HOOK_MAX, zero=False),
@@ -434,6 +464,8 @@ SERVE: Final = Command(
         mailmend delivery serve outgoing --policies policies.yaml --metrics-file /var/lib/node_exporter/delivery.prom
         mailmend delivery serve outgoing --pre-delivery routing --hook-limit 2s
         mailmend delivery serve outgoing --listen 10.0.0.5:2525 --relay-from 10.0.0.0/24 --listen lmtp://127.0.0.1:2424
+        mailmend delivery serve outgoing --listen 0.0.0.0:587 --listen-users users \\
+            --listen-tls-cert a.pem --listen-tls-key b.pem
         mailmend delivery serve outgoing --http 0.0.0.0:8443 --tokens-file tokens --http-tls-cert a.pem \\
             --http-tls-key b.pem
         mailmend delivery serve outgoing --next-hop relay.example.org --retry 1m,10m,1h:notify,6h \\

@@ -66,6 +66,8 @@ GIVEN_BYTES_MAX: Final = 65_536
 """The largest number of bytes of all attributes that hooks give one mail; what is beyond that is not kept."""
 
 _HOST_BYTES_MAX: Final = 255
+_NO_MAIL: Final = EnqueueId(UUID(int=0))
+"""The id of a mail that has none yet: its notes name no id, so it has the id under which its queue knows it."""
 
 _XTEXT: Final = re.compile(r"\+([0-9A-F]{2})")
 
@@ -214,7 +216,7 @@ def mail_again(
             error_message = noted(entry.reply) or error_message
             break
     attributes = dict(mail.attributes)
-    for name, text in _kept(given or {}).items():
+    for name, text in kept_attributes(given or {}).items():
         attributes[name] = attribute(text)
     attributes[REMEMBERED] = attribute(remembered)
     recipients = tuple(entry.recipient for entry in entries)
@@ -227,6 +229,24 @@ def mail_again(
         error_message=error_message,
         attributes=attributes,
     )
+
+
+def held_mail(mail: Mail, at: datetime, owner: str, reason: str) -> Mail:
+    """A new mail as it is put into its queue where all of its recipients are held from the beginning."""
+    note_bytes = min(NOTE_BYTES_MAX, NOTES_BYTES_MAX // max(1, len(mail.recipients)))
+    hold = EntryChange(action=EntryAction.HOLD, at=at, owner=owner, reason=reason)
+    notes = list[Mapping[str, Any]]()
+    for number, recipient in enumerate(mail.recipients):
+        held = hold.of(DeliveryEntry(EntryId(_NO_MAIL, number), recipient), None, None)
+        assert held is not None
+        notes.append(_remembered(held, note_bytes))
+    remembered = {"first_seen_at": at.isoformat(), "entries": notes}
+    return replace(mail, attributes={**mail.attributes, REMEMBERED: attribute(remembered)})
+
+
+def own_expiry(mail: Mail) -> datetime | None:
+    """When the mail fails by what it says itself; None: it does not say."""
+    return _instant(_value(mail, EXPIRES))
 
 
 def lacking_mail(queued: QueuedMail, attempts: Iterable[JournalledAttempt], now: datetime) -> Mail | None:
@@ -261,7 +281,7 @@ def without_notes(entry: DeliveryEntry) -> DeliveryEntry:
     return replace(entry, reply="", host="", order=order)
 
 
-def _kept(given: Mapping[str, str]) -> Mapping[str, str]:
+def kept_attributes(given: Mapping[str, str]) -> Mapping[str, str]:
     """Attributes of hooks, as far as there is room for them."""
     kept = dict[str, str]()
     left = GIVEN_BYTES_MAX

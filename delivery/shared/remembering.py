@@ -1,6 +1,7 @@
 """A server's rates over its restarts: taken up with its membership, and written before anything begins under them.
 
-See `delivery.policy.remembered`. What cannot be read, or was another process's meanwhile, counts as spent.
+See `delivery.policy.remembered`. What cannot be read, or was another process's meanwhile, counts as
+spent.
 """
 
 import asyncio
@@ -52,7 +53,8 @@ class RememberedRates:
 
     Attributes:
         nanos: the clock of the engine, in nanoseconds.
-        remembered: as the ledger has it; None: nothing is taken up yet, or the server is another process's.
+        remembered: as the ledger has it; None: nothing is taken up yet, or the server is another
+            process's.
     """
 
     queue: QueueName
@@ -95,7 +97,8 @@ class RememberedRates:
         Args:
             membership: of this process.
             members: the list of now.
-            known: the epoch that this process went by last; 0: there was no list; None: it does not know.
+            known: the epoch that this process went by last; 0: there was no list; None: it does not
+                know.
 
         Returns:
             The epoch that it may be said to have gone by; None: all counts as spent.

@@ -98,7 +98,8 @@ class SharedLimits:
     """Has the engine of one server keep to its share of the limits.
 
     Attributes:
-        name: of the server; another number follows it where the name is another live server's, unless it `insists`.
+        name: of the server; another number follows it where the name is another live server's,
+            unless it `insists`.
         owner: this process, for people.
         process: the same, for `has_ended`, which says of another one whether it is surely no more.
         wake: called when others may be picked than before.
@@ -107,7 +108,8 @@ class SharedLimits:
         membership: None until there is one, and after it was lost.
         members: the last list that was read.
         alone: no other server is there.
-        renewed_at: when the last heartbeat that succeeded was sent, in nanoseconds of the engine's clock.
+        renewed_at: when the last heartbeat that succeeded was sent, in nanoseconds of the engine's
+            clock.
     """
 
     queue: QueueName
@@ -281,7 +283,8 @@ class SharedLimits:
         """Take a membership; False: none yet.
 
         Raises:
-            ServerNameTaken: its name is another's, who has shown a sign of life for longer than a dead one would.
+            ServerNameTaken: its name is another's, who has shown a sign of life for longer than a
+                dead one would.
         """
         self._claim = self._claim or self.clock.random_uuid()
         for name in self._names():

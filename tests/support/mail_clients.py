@@ -13,6 +13,7 @@ from typing import Any
 
 from mailmend.delivery.settings import ListenAddress, ListenerSettings
 from mailmend.delivery.smtp.incoming.listener import ListenerTls, MailListener
+from mailmend.delivery.smtp.incoming.users import ListenerUsers
 from mailmend.delivery.transports import DeliveryProtocol
 from mailmend.mailqueue.memory import MemoryMailQueue
 from mailmend.mailqueue.rules.mails import Mail
@@ -194,13 +195,14 @@ async def entrance(
     *,
     tls: ListenerTls | None = None,
     secured: bool = False,
+    users: ListenerUsers | None = None,
     **changes: Any,
 ) -> AsyncIterator[MailEntrance]:
     """A listener with one address; `secured` is by TLS from the first byte, and `changes` are settings."""
     settings = ListenerSettings(host_name="in.example", addresses=(ListenAddress(HOST, 0, protocol, secured=secured),))
     queue, stop = SlowQueue(), asyncio.Event()
     chosen = replace(settings, **{"grace": timedelta(seconds=LIMIT_SECONDS), **changes})
-    listener = MailListener(queue=queue, clock=queue.clock, settings=chosen, tls=tls)
+    listener = MailListener(queue=queue, clock=queue.clock, settings=chosen, tls=tls, users=users)
     await listener.open()
     made = MailEntrance(listener, queue, stop, asyncio.ensure_future(listener.serve(stop)))
     try:

@@ -1,27 +1,26 @@
 """A client's connection: what it says of its mails, by SMTP or LMTP, and what is answered. The one door to aiosmtpd.
 
-The bytes of a mail end with a line of one dot between CR LF alone, so nothing behind a bare CR or LF is taken for a
-command. What came before the end of a client's input is answered. aiosmtpd keeps the session and its timer; commands,
-and all that is answered to mails, are here. The log of aiosmtpd names addresses and lines of mails, so it is silent.
+The bytes of a mail end with a line of one dot between CR LF alone, so nothing behind a bare CR or
+LF is taken for a command. What came before the end of a client's input is answered. aiosmtpd keeps
+the session and its timer; commands, and all that is answered to mails, are here. The log of
+aiosmtpd names addresses and lines of mails, so it is silent.
 """
 
 import asyncio
 import logging
 import math
-import ssl
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 from aiosmtpd.smtp import SMTP
 
 from mailmend.delivery.mail.attempts import SmtpReply
-from mailmend.delivery.settings import GIVES_WAY_AFTER, HANDSHAKE_SECONDS, LEAVING, RECIPIENTS_BEYOND, ListenerSettings
+from mailmend.delivery.settings import HANDSHAKE_SECONDS, LEAVING, RECIPIENTS_BEYOND
 from mailmend.delivery.smtp.incoming import replies
 from mailmend.delivery.smtp.incoming.client_input import COMMAND_BYTES_MAX, ClientInput, NotSmtp, begin_tls
-from mailmend.delivery.smtp.incoming.intake import MailIntake
+from mailmend.delivery.smtp.incoming.client_places import ClientConnections
+from mailmend.delivery.smtp.incoming.logins import MECHANISMS, ClientLogin
 from mailmend.delivery.smtp.incoming.reception import (
     MailOrigin,
     NamedRecipient,
@@ -31,87 +30,9 @@ from mailmend.delivery.smtp.incoming.reception import (
     too_large,
 )
 from mailmend.delivery.transports import DeliveryProtocol
-from mailmend.model.grammar import counted_address
 
 _LOG: Final = logging.getLogger("mailmend.delivery")
 logging.getLogger("mail.log").setLevel(logging.CRITICAL + 1)
-
-
-@dataclass(slots=True, eq=False)
-class ClientConnections:
-    """The connections of a listener, and what they have in common.
-
-    Attributes:
-        tls: of clients that ask for it, or connect where all is secured; None: nothing is.
-        stopping: no more are taken, and no mail begins.
-        bytes_held: of mails that are coming or are being put into the queue, over all of them.
-        refused: how often, by the enhanced status code of the reply.
-    """
-
-    settings: ListenerSettings
-    intake: MailIntake
-    tls: ssl.SSLContext | None = None
-    stopping: bool = False
-    bytes_held: int = 0
-    open: "set[ClientConnection]" = field(default_factory=set)
-    refused: Counter[str] = field(default_factory=Counter)
-    _by_address: Counter[str] = field(default_factory=Counter)
-
-    def now(self) -> float:
-        return self.intake.clock.monotonic()
-
-    def join(self, connection: "ClientConnection") -> SmtpReply | None:
-        """Count a connection, before anything is said or secured; a reply where it may not stay."""
-        if self.stopping:
-            return replies.STOPPING
-        if not self.settings.may_relay(connection.client):
-            _LOG.warning("a client may not hand over mails", extra={"client": connection.client})
-            return replies.STRANGER
-        address = counted_address(connection.client)
-        if self._by_address[address] >= self.settings.connections_by_address_max:
-            return replies.CROWDED_ADDRESS
-        if len(self.open) >= self.settings.connections_max and not self._make_room(address):
-            return replies.CROWDED
-        self.open.add(connection)
-        self._by_address[address] += 1
-        return None
-
-    def _make_room(self, address: str) -> bool:
-        """Close one connection without a mail under way for a client of this address; False where none gives way.
-
-        It is one of the address with the most connections: silent clients of few addresses keep no other address out,
-        and no address takes the place of an address with fewer connections. Of them, one that named no sender comes
-        first, then the one whose last mail, or whose begin, is the longest ago. Commands alone keep no place.
-        """
-        begun_by = self.now() - GIVES_WAY_AFTER.total_seconds()
-        waiting: dict[str, list[ClientConnection]] = {}
-        for connection in self.open:
-            if not connection.has_mail and connection.waits_since <= begun_by:
-                waiting.setdefault(counted_address(connection.client), []).append(connection)
-        most = max((self._by_address[other] for other in waiting), default=0)
-        chosen: list[ClientConnection] = []
-        if most > self._by_address[address]:
-            for other, connections in waiting.items():
-                if self._by_address[other] == most:
-                    chosen += connections
-        elif most == self._by_address[address]:
-            chosen = waiting.get(address, [])
-        if not chosen:
-            return False
-        longest = min(chosen, key=lambda connection: (connection.has_sender, connection.waits_since))
-        _LOG.info("a connection gives way", extra={"client": longest.client, "connections": most})
-        longest.end(replies.GIVES_WAY)
-        self.leave(longest)
-        return True
-
-    def leave(self, connection: "ClientConnection") -> None:
-        if connection in self.open:
-            self.open.remove(connection)
-            address = counted_address(connection.client)
-            self._by_address[address] -= 1
-            if not self._by_address[address]:
-                del self._by_address[address]
-        self.intake.changed.set()
 
 
 class ClientConnection(SMTP):
@@ -120,13 +41,15 @@ class ClientConnection(SMTP):
     Attributes:
         client: its address.
         has_mail: whether the bytes of a mail are coming, or it is being put into the queue.
-        waits_since: the moment of its begin, or of the end of its last mail, in seconds of the clock.
+        waits_since: the moment of its begin, or of the end of its last mail, in seconds of the
+            clock.
     """
 
     def __init__(self, together: ClientConnections, protocol: DeliveryProtocol, *, secured: bool = False) -> None:
         self._together = together
         self._settings = together.settings
         self._secured_at_once = secured
+        self._login = ClientLogin(together.users, together.intake.clock)
         self._lmtp = protocol is DeliveryProtocol.LMTP
         self._sender: NamedSender | None = None
         self._recipients = list[NamedRecipient]()
@@ -341,6 +264,8 @@ class ClientConnection(SMTP):
             lines += [f"SIZE {self._settings.mail_bytes_max}", "8BITMIME", "PIPELINING", "DSN", "ENHANCEDSTATUSCODES"]
         if extended and self._may_secure:
             lines.append("STARTTLS")
+        if extended and self._login.is_offered(secured=self._is_secured):
+            lines.append(f"AUTH {MECHANISMS}")
         texts = [*(f"250-{line}" for line in lines[:-1]), f"250 {lines[-1]}"]
         await super().push("\r\n".join(texts))
 
@@ -352,14 +277,23 @@ class ClientConnection(SMTP):
             return replies.UNGREETED
         if self._sender:
             return SmtpReply(503, "5.5.1", "a mail has begun already", ours=True)
-        if self._settings.tls_required and not self._is_secured:
-            return replies.UNSECURED
+        if refusal := self._lacking():
+            return refusal
         found = sender_in(words, self._settings.mail_bytes_max)
         if isinstance(found, SmtpReply):
             return found
         self._sender = found
         self._recipients_asked = 0
         return replies.FINE
+
+    def _lacking(self) -> SmtpReply | None:
+        """What a client is to do before a mail; None: nothing."""
+        lacks_login = self._together.must_log_in(self.client) and not self._login.user
+        if not self._is_secured and (lacks_login or self._settings.tls_required):
+            return replies.UNSECURED
+        if lacks_login:
+            return replies.LOG_IN_FIRST
+        return None
 
     async def smtp_RCPT(self, arg: str | None) -> None:
         await self.push(self._added(arg or ""))
@@ -457,7 +391,10 @@ class ClientConnection(SMTP):
             protocol = "SMTP"
         if self._is_secured:
             protocol += "S"
-        return MailOrigin(client=self.client, greeted_as=self._greeted_as, protocol=protocol)
+        user = self._login.user
+        if user:  # RFC 3848
+            protocol += "A"
+        return MailOrigin(client=self.client, greeted_as=self._greeted_as, protocol=protocol, user=user)
 
     async def smtp_QUIT(self, arg: str | None) -> None:
         if arg:
@@ -476,7 +413,16 @@ class ClientConnection(SMTP):
         await self.push(replies.NOT_HERE)
 
     async def smtp_AUTH(self, arg: str | None) -> None:
-        await self._not_here(arg)
+        if self._sender or not self._greeted_as:
+            await self.push(SmtpReply(503, "5.5.1", "log in before a mail, and behind EHLO", ours=True))
+            return
+        await self.push(await self._login.answer(arg or "", self.client, self._asked, secured=self._is_secured))
+        if self._login.is_over:
+            self.end(replies.MANY_LOGINS)
+
+    async def _asked(self, challenge: str) -> bytes | None:
+        await super().push(f"334 {challenge}")
+        return await self._input.response()
 
     async def smtp_STARTTLS(self, arg: str | None) -> None:
         if self._is_secured:

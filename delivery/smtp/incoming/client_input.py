@@ -65,7 +65,8 @@ CLIENT_VERBS: Final = frozenset(
 )
 """The first words of clients of SMTP and LMTP (RFC 821, 1985, 2033, 2645, 3030, 3207, 4468, 4954, 5321, and Postfix).
 
-The listener knows a part of them. A client that begins a line with any other word speaks another protocol.
+The listener knows a part of them. A client that begins a line with any other word speaks another
+protocol.
 """
 
 _READ_BYTES: Final = 65_536
@@ -87,7 +88,8 @@ class ClientInput:
     async def command(self) -> bytes | None:
         """The next line without its line end, an LF or CR LF; None at the end of the input.
 
-        A line that is longer than `COMMAND_BYTES_MAX` comes shortened, with one byte more than the maximum.
+        A line that is longer than `COMMAND_BYTES_MAX` comes shortened, with one byte more than the
+        maximum.
 
         Raises:
             NotSmtp: the line begins with no verb of SMTP. An empty line is no such line.
@@ -101,6 +103,25 @@ class ClientInput:
         line = bytes(self._pending[:end]).rstrip(b"\r")
         del self._pending[: end + 1]
         return line[: COMMAND_BYTES_MAX + 1]
+
+    async def response(self) -> bytes | None:
+        """The next line, which is no command; None where it is longer than `COMMAND_BYTES_MAX`.
+
+        Raises:
+            ConnectionError: the input ended.
+        """
+        is_long = False
+        while (end := self._pending.find(b"\n")) < 0:
+            if len(self._pending) > COMMAND_BYTES_MAX:
+                is_long = True
+                self._pending.clear()
+            if not await self._has_read():
+                raise ConnectionError("the input ended before the response did")
+        line = bytes(self._pending[:end]).rstrip(b"\r")
+        del self._pending[: end + 1]
+        if is_long or len(line) > COMMAND_BYTES_MAX:
+            return None
+        return line
 
     async def content(self) -> AsyncIterator[bytes]:
         """The bytes of a mail in parts, up to the line of one dot between CR LF, without the dots of the transfer.

@@ -1,7 +1,11 @@
 """What becomes of a mail that a client has handed over: one mail of the queue, or several where rules part it.
 
-A client is told 250 once all of them are in the queue for good, and else to come again: then those that are there
-already come twice, as a mail does whose answer is lost.
+A mail that a rule or a hook holds is in the queue as one that a person held; a delayed one is due
+later; of a refused one nothing is kept. The hook at the end of DATA is asked once for a mail, after
+the rules: what it decides and sets comes before what they do.
+
+A client is told 250 once all of them are in the queue for good, and else to come again: then those
+that are there already come twice, as a mail does whose answer is lost.
 """
 
 import asyncio
@@ -10,16 +14,37 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from typing import Final
+from datetime import datetime, timedelta
+from typing import Any, Final
 
 from mailmend.delivery.mail.attempts import SmtpReply
 from mailmend.delivery.mail.encoding import canonical_lines
-from mailmend.delivery.mail.envelopes import counted_mail, with_bytes
+from mailmend.delivery.mail.entries import HELD_FOR
+from mailmend.delivery.mail.envelopes import (
+    counted_mail,
+    held_mail,
+    kept_attributes,
+    own_expiry,
+    with_bytes,
+)
+from mailmend.delivery.mail.hooks import (
+    AcceptMail,
+    ArrivalDecision,
+    ArrivedRecipient,
+    AskedAtArrival,
+    DelayMail,
+    HoldRecipient,
+    HookedArrival,
+    HookResult,
+    RejectMail,
+)
+from mailmend.delivery.policy.arrivals import NOT, worst_reply
 from mailmend.delivery.policy.incoming import (
     IncomingField,
     IncomingOutcome,
     IncomingRule,
     outcome_of,
+    reject_before_header,
     rules_before_header,
 )
 from mailmend.delivery.policy.policy import PickupField
@@ -48,7 +73,13 @@ from mailmend.model.instants import instant_of
 from mailmend.model.ports import Clock
 
 _Part = tuple[IncomingOutcome, list[NamedRecipient]]
+_Parts = Mapping[IncomingOutcome, list[NamedRecipient]]
 _MadeMail = Callable[[IncomingOutcome, Sequence[NamedRecipient]], Mail]
+
+BY_RULES: Final = "incoming"
+"""Who holds a mail that a rule, or the hook at the end of DATA, holds."""
+
+_BY_A_HOOK: Final = "a hook holds the mail"
 
 AT_ONCE: Final = 16
 """How many of the mails that one became are put into the queue at once."""
@@ -62,6 +93,7 @@ class MailIntake:
 
     Attributes:
         rules: what sets their attributes; others may take their place at any time.
+        hook: asked for each mail behind its content; None: no hook.
         taken: mails that are in the queue, their recipients and bytes.
         quotas: how much may be in the queue.
         changed: set whenever a mail is in the queue, or was not taken.
@@ -71,6 +103,7 @@ class MailIntake:
     clock: Clock
     host_name: str
     rules: tuple[IncomingRule, ...] = ()
+    hook: AskedAtArrival | None = None
     taken: Counter[str] = field(default_factory=Counter)
     quotas: QueueQuotas = field(init=False)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -80,17 +113,20 @@ class MailIntake:
         self.quotas = QueueQuotas(queue=self.queue, clock=self.clock)
 
     def refusal(self, sender: NamedSender, recipient: NamedRecipient, origin: MailOrigin) -> SmtpReply | None:
-        """What is said to a recipient because of a quota, as far as that is known before the mail has come."""
+        """What is said to a recipient by a rule or a quota, as far as that is known before the mail has come."""
+        values = incoming_values(sender, recipient, origin, {})
+        if refusing := reject_before_header(self.rules, values):
+            return _refused_with(refusing, origin)
         if self.quotas.are_unknown:
             return replies.UNCOUNTED
         if not self.quotas.usage.quotas:
             return None
         rules, later = rules_before_header(self.rules)
         known = {PickupField.RECIPIENT_DOMAIN}
-        if later is not None:
+        if later is not None and self.hook is None:
             known |= {quota_field for quota_field in QUOTA_FIELDS if quota_field.value not in later}
         at = instant_of(self.clock.micros())
-        outcome = outcome_of(rules, incoming_values(sender, recipient, origin, {}), at)
+        outcome = outcome_of(rules, values, at)
         mail = _with_attributes(incoming_mail("", sender, [recipient], origin, at), outcome)
         found = self.quotas.refusal([counted_mail(mail, sender.size)], known)
         if found is None:
@@ -102,7 +138,8 @@ class MailIntake:
     ) -> Sequence[SmtpReply]:
         """Put a mail into the queue, and answer each recipient; a client that leaves meanwhile changes nothing.
 
-        Rules and the queue get the lines of the mail as `canonical_lines` has them. A mail with NUL bytes is refused.
+        Rules and the queue get the lines of the mail as `canonical_lines` has them. A mail with NUL
+        bytes is refused.
         """
         if b"\0" in content:
             return [replies.NUL] * len(recipients)
@@ -135,12 +172,18 @@ class MailIntake:
                 shown = {"client": origin.client, "attributes": ", ".join(outcome.unusable)}
                 _LOG.warning("a rule gave an attribute a value that it cannot have", extra=shown)
             whole = received + without_fields(content, outcome.removes)
-            return await self._put(with_bytes(made(outcome, some), whole), whole)
+            return await self._put(with_bytes(made(outcome, some), whole), whole, outcome, at)
 
-        parts = list(_small(self._parted(sender, recipients, origin, content)))
+        let_in, by_address = _let_in(self._parted(sender, recipients, origin, content), origin)
+        if self.hook and let_in:
+            seen = _hooked(mail_id, sender, let_in, origin, content)
+            let_in, refused = _let_in(_as_decided(let_in, await self.hook(seen)), origin)
+            by_address.update(refused)
+        parts = list(_small(let_in))
         with ExitStack() as putting:
-            kept, by_address = self._within_quotas(parts, made, len(received) + len(content), origin, putting)
+            kept, refused = self._within_quotas(parts, made, len(received) + len(content), origin, putting)
             answers = await all_of(kept, put, AT_ONCE)
+        by_address.update(refused)
         for (_, some), answer in zip(kept, answers, strict=True):
             for recipient in some:
                 by_address[recipient.address] = answer
@@ -194,13 +237,22 @@ class MailIntake:
             parts.setdefault(outcome, []).append(recipient)
         return parts
 
-    async def _put(self, mail: Mail, content: bytes) -> SmtpReply:
+    async def _put(self, mail: Mail, content: bytes, outcome: IncomingOutcome, now: datetime) -> SmtpReply:
         fields = {"client": mail.remote_addr, "recipients": len(mail.recipients), "bytes": len(content)}
+        when: dict[str, Any] = {}
+        if outcome.hold:
+            mail = held_mail(mail, now, BY_RULES, outcome.hold)
+            when["at"] = now + HELD_FOR
+            fields["held"] = outcome.hold
+        elif outcome.delay:
+            due_at = now + outcome.delay
+            when["at"] = min(due_at, own_expiry(mail) or due_at)
+            fields["delay"] = str(outcome.delay)
         if never := _refused_for_good(mail):
             _LOG.warning("a mail was refused, which no queue can keep", extra=fields)
             return never
         try:
-            enqueue_id = await self.queue.enqueue(mail, content)
+            enqueue_id = await self.queue.enqueue(mail, content, **when)
         except MailmendError as error:
             _LOG.warning("a mail was not taken", extra={**fields, "error": str(error)})
             return replies.LATER
@@ -235,7 +287,77 @@ def _refused(quota: QueueQuota, origin: MailOrigin) -> SmtpReply:
     return replies.over_quota(quota.name)
 
 
-def _small(parts: Mapping[IncomingOutcome, Sequence[NamedRecipient]]) -> Iterator[_Part]:
+def _refused_with(text: str, origin: MailOrigin) -> SmtpReply:
+    _LOG.info("a mail is refused by a rule or a hook", extra={"client": origin.client, "reply": text})
+    return replace(SmtpReply.parsed(int(text[:3]), text[4:]), ours=True)
+
+
+def _let_in(parts: _Parts, origin: MailOrigin) -> tuple[_Parts, dict[str, SmtpReply]]:
+    """What is let in; and what is said to the other recipients: by SMTP, which knows one answer, to all."""
+    refusing = [outcome.reject for outcome in parts if outcome.reject]
+    if not refusing:
+        return parts, {}
+    worst = worst_reply(refusing)
+    taken = dict[IncomingOutcome, list[NamedRecipient]]()
+    refused = dict[str, SmtpReply]()
+    for outcome, some in parts.items():
+        text = outcome.reject
+        if not origin.answers_each:
+            text = worst
+        if not text:
+            taken[outcome] = some
+            continue
+        reply = _refused_with(text, origin)
+        for recipient in some:
+            refused[recipient.address] = reply
+    return taken, refused
+
+
+def _hooked(mail_id: str, sender: NamedSender, parts: _Parts, origin: MailOrigin, content: bytes) -> HookedArrival:
+    seen = list[ArrivedRecipient]()
+    for outcome, some in parts.items():
+        attributes = {name: str(value) for name, value in outcome.attributes}
+        for recipient in some:
+            address = recipient.address
+            seen.append(ArrivedRecipient(address, attributes, outcome.hold, outcome.delay))
+    return HookedArrival(
+        id=mail_id,
+        client=origin.client,
+        greeted_as=origin.greeted_as,
+        protocol=origin.protocol,
+        user=origin.user,
+        sender=sender.address,
+        recipients=tuple(seen),
+        content=content,
+    )
+
+
+def _as_decided(parts: _Parts, result: HookResult[ArrivalDecision]) -> _Parts:
+    """The recipients by what rules and then the hook make of their mail."""
+    given = kept_attributes(result.attributes)
+    decided = dict[IncomingOutcome, list[NamedRecipient]]()
+    for outcome, some in parts.items():
+        attributes = tuple(sorted({**dict(outcome.attributes), **given}.items()))
+        behind = replace(_decided(outcome, result.decision), attributes=attributes)
+        decided.setdefault(behind, []).extend(some)
+    return decided
+
+
+def _decided(outcome: IncomingOutcome, decision: ArrivalDecision) -> IncomingOutcome:
+    match decision:
+        case AcceptMail():
+            return replace(outcome, hold=NOT, delay=timedelta())
+        case HoldRecipient(reason):
+            return replace(outcome, hold=reason or _BY_A_HOOK)
+        case DelayMail(delay):
+            return replace(outcome, hold=NOT, delay=delay)
+        case RejectMail():
+            return replace(outcome, reject=decision.line)
+        case None:
+            return outcome
+
+
+def _small(parts: _Parts) -> Iterator[_Part]:
     """The parts, with as many recipients each as one mail of the queue may have."""
     for outcome, some in parts.items():
         for begin in range(0, len(some), RECIPIENTS_TOGETHER):

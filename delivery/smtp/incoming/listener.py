@@ -1,7 +1,8 @@
 """The way into a queue: a server that takes mails by SMTP or LMTP.
 
-A mail is answered with 250 once it is in the queue for good, and with 451 where the queue does not take it: whatever
-happens in between, the client still has the mail, and at worst hands it over twice.
+A mail is answered with 250 once it is in the queue for good, and with 451 where the queue does not
+take it: whatever happens in between, the client still has the mail, and at worst hands it over
+twice.
 """
 
 import asyncio
@@ -14,8 +15,10 @@ from pathlib import Path
 from mailmend.delivery.metrics import listener_samples, quota_samples
 from mailmend.delivery.settings import LEAVING, ListenAddress, ListenerSettings
 from mailmend.delivery.smtp.incoming import replies
-from mailmend.delivery.smtp.incoming.client_connections import ClientConnection, ClientConnections
+from mailmend.delivery.smtp.incoming.client_connections import ClientConnection
+from mailmend.delivery.smtp.incoming.client_places import ClientConnections
 from mailmend.delivery.smtp.incoming.intake import MailIntake
+from mailmend.delivery.smtp.incoming.users import ListenerUsers
 from mailmend.mailqueue.concurrency import paused
 from mailmend.mailqueue.queue import MailQueue
 from mailmend.model.errors import WrongUse
@@ -94,6 +97,7 @@ class MailListener:
     Attributes:
         places: where it listens, with the ports that the system chose.
         tls: of clients that ask for it, or connect where all is secured; None: nothing is.
+        users: who may log in; None: no client does.
         intake: what becomes of the mails.
     """
 
@@ -101,6 +105,7 @@ class MailListener:
     clock: Clock
     settings: ListenerSettings
     tls: ListenerTls | None = None
+    users: ListenerUsers | None = None
     places: tuple[ListenAddress, ...] = ()
     intake: MailIntake = field(init=False)
     connections: ClientConnections = field(init=False)
@@ -111,13 +116,14 @@ class MailListener:
         tls = None
         if self.tls:
             tls = self.tls.context
-        self.connections = ClientConnections(self.settings, self.intake, tls)
+        self.connections = ClientConnections(self.settings, self.intake, tls, self.users)
 
     async def open(self) -> None:
         """Begin to listen, at all addresses or at none.
 
         Raises:
-            WrongUse: an address is not one of this machine, is in use, needs other rights, or needs a certificate.
+            WrongUse: an address is not one of this machine, is in use, needs other rights, or needs
+                a certificate.
         """
         try:
             for place in self.settings.addresses:

@@ -1,8 +1,8 @@
 """What a client says of a mail that it hands over, and the mail that becomes of it.
 
-Addresses are those that a queue can hold: ASCII alone, so SMTPUTF8 is not offered.
-Source: RFC 5321 4.1.1 (paths), 4.4 (Received) and 6.3 (loops), RFC 1870 (SIZE), RFC 6152 (8BITMIME), RFC 3461 4 (RET,
-ENVID, NOTIFY, ORCPT).
+Addresses are those that a queue can hold: ASCII alone, so SMTPUTF8 is not offered. Source: RFC 5321
+4.1.1 (paths), 4.4 (Received) and 6.3 (loops), RFC 1870 (SIZE), RFC 6152 (8BITMIME), RFC 3461 4
+(RET, ENVID, NOTIFY, ORCPT).
 """
 
 import re
@@ -88,11 +88,13 @@ class MailOrigin:
         client: its address.
         greeted_as: what it calls itself.
         protocol: as Received names it: SMTP, ESMTP or LMTP.
+        user: who logged in; "" where the client did not.
     """
 
     client: str
     greeted_as: str
     protocol: str
+    user: str = ""
 
     @property
     def answers_each(self) -> bool:
@@ -148,7 +150,8 @@ def has_long_header(content: bytes) -> bool:
 def header_values(content: bytes, names: Collection[str]) -> Mapping[str, str]:
     """The values of header fields, of each the first, by names in small letters.
 
-    What is long, no UTF-8, or holds characters that cannot be shown is left out, as if it were not there.
+    What is long, no UTF-8, or holds characters that cannot be shown is left out, as if it were not
+    there.
     """
     if not names:
         return {}
@@ -201,6 +204,7 @@ def incoming_values(
     said = {
         IncomingField.CLIENT: origin.client,
         IncomingField.HELO: origin.greeted_as,
+        IncomingField.USER: origin.user,
         IncomingField.SENDER: from_,
         IncomingField.SENDER_DOMAIN: from_.rpartition("@")[2],
         IncomingField.RECIPIENT: to,

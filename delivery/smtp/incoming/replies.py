@@ -17,6 +17,11 @@ UNREADABLE: Final = SmtpReply(500, "5.5.2", "this command cannot be read", ours=
 IDLE: Final = SmtpReply(421, "4.4.2", "nothing was said for too long", ours=True)
 STRANGER: Final = SmtpReply(554, "5.7.1", "mails are not taken from this address", ours=True)
 UNSECURED: Final = SmtpReply(530, "5.7.0", "say STARTTLS first", ours=True)
+LOG_IN_FIRST: Final = SmtpReply(530, "5.7.0", "log in first", ours=True)
+LOGGED_IN: Final = SmtpReply(235, "2.7.0", "welcome", ours=True)
+WRONG_LOGIN: Final = SmtpReply(535, "5.7.8", "this user does not have this password", ours=True)
+UNREADABLE_LOGIN: Final = SmtpReply(501, "5.5.2", "the login cannot be read", ours=True)
+MANY_LOGINS: Final = SmtpReply(421, "4.7.0", "there were too many wrong passwords", ours=True)
 SECURED: Final = SmtpReply(503, "5.5.1", "the connection is secured already", ours=True)
 TOO_MANY: Final = SmtpReply(452, "4.5.3", "there are too many recipients; send the others in another mail", ours=True)
 CIRCLE: Final = SmtpReply(554, "5.4.6", "the mail goes round in a circle", ours=True)
@@ -36,7 +41,7 @@ TAKEN: Final = SmtpReply(250, "2.1.5", "fine", ours=True)
 
 REFUSALS: Final = (
     *("4.3.0", "4.3.1", "4.3.2", "4.4.2", "4.5.3", "4.7.0", "5.1.3", "5.1.7", "5.3.4", "5.4.6"),
-    *("5.5.1", "5.5.2", "5.5.4", "5.6.0", "5.6.7", "5.7.0", "5.7.1"),
+    *("5.5.1", "5.5.2", "5.5.4", "5.5.6", "5.6.0", "5.6.7", "5.7.0", "5.7.1", "5.7.8"),
 )
 """The enhanced status codes of what is refused."""
 

@@ -1,124 +1,281 @@
-"""Logging in at a server: PLAIN and LOGIN, over TLS or on this machine alone, and no secret in any answer."""
+"""Clients that log in at a listener, by TLS on loopback, and the file of users."""
 
+import asyncio
+import logging
+import smtplib
 import ssl
 from base64 import b64encode
-from dataclasses import replace
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from mailmend.delivery.mail.attempts import AttemptStage, NextHop, SmtpReply
-from mailmend.delivery.smtp.outgoing.logins import login_commands, login_refused, may_log_in
-from mailmend.delivery.transports import ConnectionReuse, SmtpLogin, TlsLevel
-from tests.support.certificates import authority
-from tests.support.smtp_attempts import CONTENT, attempt, deliver, relay
-from tests.support.smtp_sink import DROP, SmtpSink, say
+from mailmend.delivery.policy.file.reading import policies_of
+from mailmend.delivery.smtp.incoming import logins, users
+from mailmend.delivery.smtp.incoming.listener import ListenerTls
+from mailmend.delivery.smtp.incoming.users import ListenerUsers, PasswordHash, parse_users, user_line
+from mailmend.mailqueue.codec import attribute_value
+from mailmend.model.errors import WrongUse
+from tests.support.certificates import Authority, Signed, authority
+from tests.support.mail_clients import HOST, LIMIT_SECONDS, MAIL, MailClient, MailEntrance, ShiftedClock, entrance
 
-ANN = SmtpLogin("ann", password="s3cret of ann")
-KNOWN = {"ann": "s3cret of ann"}
-
-
-@pytest.mark.parametrize("offered", ["AUTH PLAIN LOGIN", "AUTH LOGIN", "AUTH CRAM-MD5 PLAIN", "AUTH=LOGIN"])
-async def test_mails_are_handed_over_as_a_user(offered: str) -> None:
-    """By what the server offers; over a connection that is kept, the user logs in once."""
-    sink = SmtpSink(extensions=("8BITMIME", offered), passwords=KNOWN)
-
-    async with sink.running(), relay(reuse=ConnectionReuse()) as made:
-        for _ in range(2):
-            results = await made.deliver(attempt(sink, login=ANN), CONTENT)
-            assert all(result.delivered for result in results)
-
-    assert [mail.user for mail in sink.mails] == ["ann", "ann"]
-    assert sum(line.startswith("AUTH") for line in sink.lines) == 1
+CONTENT = b"Subject: hello\r\n\r\nThe body.\r\n"
+ANN, SECRET = "ann@example.org", "correct horse"
+PASSLIB = "$scrypt$ln=10,r=8,p=1$c2FsdHNhbHRzYWx0c2FsdA$punalsgLVDmabDdlbwVieUjVAmz5/abwyjX3gfy3Xlo"
+"""Of the password `secret`, by `hashlib` alone."""
 
 
-async def test_a_connection_of_a_user_is_no_one_elses() -> None:
-    sink = SmtpSink(extensions=("AUTH PLAIN",), passwords={**KNOWN, "bob": "x"})
+@pytest.fixture(scope="module")
+def trusted(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return authority(tmp_path_factory.mktemp("tls"), "authority")
 
-    async with sink.running(), relay(reuse=ConnectionReuse()) as made:
-        for login in (ANN, SmtpLogin("bob", password="x"), None):
-            await made.deliver(attempt(sink, login=login), CONTENT)
 
-    assert [mail.user for mail in sink.mails] == ["ann", "bob", ""]
+@pytest.fixture(scope="module")
+def own(trusted: Authority) -> Signed:
+    return trusted.signed("in", f"IP:{HOST}")
+
+
+@pytest.fixture
+def tls(own: Signed) -> ListenerTls:
+    return ListenerTls(certificate=own.certificate, key=own.key)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hashes and pauses that take no time."""
+    monkeypatch.setattr(users, "_COST", 10)
+    monkeypatch.setattr(users, "_PASSES", 1)
+    monkeypatch.setattr(logins, "PAUSE_SECONDS", 0.01)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    file = tmp_path / "users"
+    file.touch(0o600)
+    file.write_text(f"# users\n\n{user_line(ANN, SECRET.encode())}\n")
+    return file
+
+
+def b64(text: str) -> str:
+    return b64encode(text.encode()).decode()
+
+
+async def used(site: MailEntrance, trusted: Authority, use: Callable[[smtplib.SMTP], Any]) -> Any:
+    """What a client of the standard library gets, in a thread, once its connection is secured."""
+
+    def run() -> Any:
+        with smtplib.SMTP(HOST, site.port, "client.example", timeout=LIMIT_SECONDS) as client:
+            client.starttls(context=ssl.create_default_context(cafile=trusted.file))
+            client.ehlo()
+            return use(client)
+
+    return await asyncio.to_thread(run)
+
+
+async def secured(site: MailEntrance, trusted: Authority) -> MailClient:
+    """A client of a listener with TLS from the first byte, which has greeted."""
+    context = ssl.create_default_context(cafile=trusted.file)
+    client = MailClient(*await asyncio.open_connection(HOST, site.port, ssl=context))
+    site.clients.append(client)
+    await client.reply()
+    await client.say("EHLO client.example")
+    return client
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "LOGIN"])
+async def test_a_user_logs_in_and_rules_know_the_name(
+    trusted: Authority, tls: ListenerTls, file: Path, mechanism: str
+) -> None:
+    def send(client: smtplib.SMTP) -> None:
+        client.user, client.password = ANN, SECRET
+        client.auth(mechanism, getattr(client, f"auth_{mechanism.lower()}"))
+        client.sendmail(ANN, ["bob@example.com"], CONTENT)
+
+    async with entrance(tls=tls, users=ListenerUsers(file)) as site:
+        text = "incoming: [{if: {user: '/^(.*)@/'}, set: {tenantid: '${1}', jobid: '${user}'}}]"
+        site.listener.intake.rules = policies_of(text, "policies.yaml").said.incoming
+        await used(site, trusted, send)
+        ((mail, content),) = await site.mails()
+
+    assert attribute_value(mail.attributes["tenantid"]) == "ann"
+    assert attribute_value(mail.attributes["jobid"]) == ANN
+    assert b"with ESMTPSA id" in content
+    assert ANN.encode() not in content.split(b"\r\n\r\n")[0]
+
+
+async def test_a_login_is_offered_over_tls_alone(trusted: Authority, tls: ListenerTls, file: Path) -> None:
+    async with entrance(tls=tls, users=ListenerUsers(file)) as site:
+        plain = await site.client("")
+        await plain.reply()
+        greeting = await plain.say("EHLO client.example")
+        refused = await plain.say(f"AUTH PLAIN {b64(f'{chr(0)}{ANN}{chr(0)}{SECRET}')}")
+        offered = await used(site, trusted, lambda client: client.esmtp_features.get("auth"))
+
+    assert "AUTH" not in greeting
+    assert refused == "530 5.7.0 say STARTTLS first"
+    assert offered is not None
+    assert offered.split() == ["PLAIN", "LOGIN"]
+
+
+async def test_a_client_of_another_network_hands_mails_over_once_it_has_logged_in(
+    trusted: Authority, tls: ListenerTls, file: Path
+) -> None:
+    """Clients of the networks that may relay need no login, unless it is demanded."""
+    login = f"AUTH PLAIN {b64(f'{chr(0)}{ANN}{chr(0)}{SECRET}')}"
+    for settings in ({"relay_from": ()}, {"auth_required": True}):
+        async with entrance(tls=tls, secured=True, users=ListenerUsers(file), **settings) as site:
+            client = await secured(site, trusted)
+            assert await client.say(MAIL) == "530 5.7.0 log in first"
+            assert await client.say(login) == "235 2.7.0 welcome"
+            assert (await client.say(login))[:9] == "503 5.5.1"
+            assert (await client.hand_over(CONTENT))[:9] == "250 2.0.0"
+    async with entrance(tls=tls, secured=True, users=ListenerUsers(file)) as site:
+        client = await secured(site, trusted)
+        assert (await client.hand_over(CONTENT))[:9] == "250 2.0.0"
+
+
+async def test_a_client_that_must_log_in_is_asked_to_secure_its_connection_first(tls: ListenerTls, file: Path) -> None:
+    async with entrance(tls=tls, users=ListenerUsers(file), auth_required=True) as site:
+        client = await site.client()
+        assert await client.say(MAIL) == "530 5.7.0 say STARTTLS first"
+
+
+async def test_wrong_passwords_are_answered_later_each_time_and_end_the_connection(
+    trusted: Authority, tls: ListenerTls, file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    pauses = list[float]()
+    slept = ShiftedClock.pause
+
+    async def pause(self: ShiftedClock, seconds: float) -> None:
+        pauses.append(seconds)
+        await slept(self, seconds)
+
+    monkeypatch.setattr(ShiftedClock, "pause", pause)
+    async with entrance(tls=tls, secured=True, users=ListenerUsers(file)) as site:
+        client = await secured(site, trusted)
+        answers = list[str]()
+        for name, password in ((ANN, "wrong-one"), ("who-am-i", SECRET), (ANN, "wrong-two")):
+            answers.append(await client.say(f"AUTH PLAIN {b64(f'{chr(0)}{name}{chr(0)}{password}')}"))
+        answers += await client.rest()
+
+    wrong = "535 5.7.8 this user does not have this password"
+    assert answers == [wrong, wrong, wrong, "421 4.7.0 there were too many wrong passwords"]
+    assert [seconds for seconds in pauses if seconds < 1] == [0.01, 0.02, 0.04]
+    said = " ".join(str(vars(record)) for record in caplog.records)
+    for secret in ("wrong-one", "wrong-two", SECRET, "who-am-i", b64("wrong-one")):
+        assert secret not in said
 
 
 @pytest.mark.parametrize(
-    ("script", "what"),
+    ("words", "answer"),
     [
-        ({}, "535 5.7.8 who are you"),
-        ({"AUTH": [say("454 4.7.0 not now")]}, "454 4.7.0 not now"),
-        ({"AUTH": [say("421 4.3.2 closing")]}, "421 4.3.2 closing"),
-        ({"AUTH": [say("334 go on")]}, "334 go on"),
-        ({"AUTH": [DROP]}, "the connection was lost"),
+        (["AUTH"], "504 5.5.4"),
+        (["AUTH CRAM-MD5"], "504 5.5.4"),
+        (["AUTH PLAIN !"], "501 5.5.2"),
+        (["AUTH PLAIN", "*"], "501 5.7.0"),
+        (["AUTH PLAIN", "a" * 1100], "500 5.5.6"),
+        (["AUTH PLAIN ="], "501 5.5.2"),
+        ([f"AUTH PLAIN {b64('no parts')}"], "501 5.5.2"),
+        ([f"AUTH PLAIN {b64(f'cy{chr(0)}{ANN}{chr(0)}{SECRET}')}"], "535 5.7.8"),
+        ([f"AUTH PLAIN {b64(f'{ANN}{chr(0)}{ANN}{chr(0)}{SECRET}')}"], "235 2.7.0"),
+        (["AUTH LOGIN", b64(ANN), b64(SECRET)], "235 2.7.0"),
+        ([f"auth login {b64(ANN)}", b64(SECRET)], "235 2.7.0"),
+        (["AUTH LOGIN", b64(ANN), ""], "501 5.5.2"),
+        ([MAIL, "AUTH PLAIN"], "503 5.5.1"),
     ],
 )
-async def test_a_login_that_fails_is_a_refusal_for_now(script: dict[str, list[object]], what: str) -> None:
-    """Whatever the server says: another try may find it mended, and the mail is not at fault."""
-    sink = SmtpSink(script, extensions=("AUTH PLAIN",))  # type: ignore[arg-type]
-
-    results = await deliver(sink, login=ANN)
-
-    assert {(one.stage, one.reply.enhanced, one.reply.temporary) for one in results} == {
-        (AttemptStage.GREETING, "4.7.8", True)
-    }
-    assert what in results[0].reply.text
-    assert not sink.mails
-
-
-@pytest.mark.parametrize("offered", ["AUTH CRAM-MD5 XOAUTH2", "8BITMIME"])
-async def test_a_server_without_a_mechanism_of_ours_gets_no_mail(offered: str) -> None:
-    sink = SmtpSink(extensions=(offered,), passwords=KNOWN)
-
-    results = await deliver(sink, login=ANN)
-
-    assert {(one.reply.enhanced, one.reply.temporary) for one in results} == {("4.7.0", True)}
-    assert not any(line.startswith("AUTH") for line in sink.lines)
-
-
-def test_a_password_goes_over_tls_or_to_this_machine_alone() -> None:
-    remote, here = NextHop("a.example", "192.0.2.1"), NextHop("b.example", "::ffff:127.0.0.1")
-    allowed = [may_log_in(hop, secured=secured) for hop in (remote, here) for secured in (True, False)]
-    assert allowed == [True, False, True, True]
-
-
-async def test_a_password_that_nothing_secures_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mailmend.delivery.smtp.outgoing.connections.may_log_in", lambda _, secured: secured)
-    sink = SmtpSink(extensions=("AUTH PLAIN",), passwords=KNOWN)
-
-    results = await deliver(sink, login=ANN)
-
-    assert {(one.reply.enhanced, one.reply.temporary) for one in results} == {("4.7.11", True)}
-    assert [line for line in sink.lines if line != "QUIT"] == ["EHLO client.example"]
-
-
-async def test_a_user_logs_in_over_a_connection_that_is_secured(
-    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+async def test_each_form_of_a_login_has_its_answer(
+    trusted: Authority, tls: ListenerTls, file: Path, words: list[str], answer: str
 ) -> None:
-    """What the server offers is read again then: many offer AUTH over TLS alone."""
-    monkeypatch.setattr("mailmend.delivery.smtp.outgoing.connections.may_log_in", lambda _, secured: secured)
-    known = authority(tmp_path_factory.mktemp("tls"), "authority")
-    files = known.signed("server", "DNS:localhost")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(files.certificate, files.key)
-    sink = SmtpSink(extensions=("AUTH PLAIN",), passwords=KNOWN, tls=context)
-
-    async with sink.running(), relay(authorities=known.file) as made:
-        results = await made.deliver(attempt(sink, login=ANN, tls=TlsLevel.VERIFIED), CONTENT)
-
-    assert all(one.delivered for one in results)
-    assert [(mail.user, mail.secured) for mail in sink.mails] == [("ann", True)]
+    """The connection goes on behind each of them."""
+    async with entrance(tls=tls, secured=True, users=ListenerUsers(file)) as site:
+        client = await secured(site, trusted)
+        assert (await client.say(*words))[:9] == answer
+        assert (await client.say("NOOP"))[:3] == "250"
 
 
-@pytest.mark.parametrize("mechanism", ["plain", "login"])
-def test_no_secret_is_in_an_answer(mechanism: str) -> None:
-    """Where a server repeats what was said to it, that is cut; the login shows no password either."""
-    said = b" ".join(login_commands(ANN, {mechanism})[-1]).decode()
-    coded = b64encode(b"ann").decode()
-    reply = SmtpReply(500, "5.5.2", f"what is {said!r}, {coded}, ann: s3cret of ann, in an annual plan")
+async def test_without_users_no_client_logs_in(trusted: Authority, tls: ListenerTls) -> None:
+    async with entrance(tls=tls, secured=True) as site:
+        client = await secured(site, trusted)
+        assert (await client.say("AUTH PLAIN"))[:9] == "502 5.5.1"
 
-    assert "in an annual plan" in login_refused(ANN, reply).text
-    assert "ann:" not in login_refused(ANN, reply).text
-    text = str(login_refused(ANN, reply)) + repr(ANN) + repr(replace(ANN, user="x"))
 
-    assert "s3cret" not in text
-    assert said.split(" ")[-1] not in text
-    assert coded not in text
+async def test_a_file_that_is_read_again_counts_for_logins_from_then_on(file: Path) -> None:
+    """Also for a password that was right before."""
+    known = ListenerUsers(file)
+    assert await known.knows(ANN, SECRET.encode())
+    assert await known.knows(ANN, SECRET.encode())
+    file.write_text(user_line(ANN, b"another"))
+    assert await known.knows(ANN, SECRET.encode())
+    known.read_again()
+    assert not await known.knows(ANN, SECRET.encode())
+    assert await known.knows(ANN, b"another")
+    file.write_text("nonsense")
+    with pytest.raises(WrongUse, match="line 1: this is no hash"):
+        known.read_again()
+    assert await known.knows(ANN, b"another")
+
+
+async def test_a_right_password_is_hashed_once_and_a_wrong_one_each_time(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = list[bytes]()
+    made = PasswordHash.made
+
+    def counted(self: PasswordHash, password: bytes) -> bytes:
+        tried.append(password)
+        return made(self, password)
+
+    monkeypatch.setattr(PasswordHash, "made", counted)
+    known = ListenerUsers(file)
+    for password in (SECRET.encode(), SECRET.encode(), b"wrong", b"wrong"):
+        await known.knows(ANN, password)
+    await known.knows("cy", b"wrong")
+    assert tried == [SECRET.encode(), b"wrong", b"wrong", b"wrong"]
+
+
+def test_a_hash_in_the_form_of_passlib_is_read() -> None:
+    kept = PasswordHash.parse(PASSLIB)
+    assert str(kept) == PASSLIB
+    assert kept.fits(b"secret")
+    assert not kept.fits(b"Secret")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("ann", "line 1: this is no hash of a password"),
+        ("ann:secret", "line 1: this is no hash of a password"),
+        (f"ann:{PASSLIB[:-1]}!", "line 1: this is no hash of a password"),
+        (f"ann:{PASSLIB.replace('ln=10', 'ln=31')}", "line 1: the hash has a cost that is not taken"),
+        (f"ann:{PASSLIB.replace('r=8', 'r=0')}", "line 1: the hash has a cost that is not taken"),
+        (f":{PASSLIB}", "line 1: '' is no name of a user"),
+        (f"#\nann:{PASSLIB}\nann:{PASSLIB}", "line 3: the user 'ann' is there twice"),
+    ],
+)
+def test_a_line_that_is_no_user_is_named_without_what_it_holds(text: str, problem: str) -> None:
+    with pytest.raises(WrongUse) as refused:
+        parse_users(text.splitlines(), "users")
+    assert problem in refused.value.what
+    assert "secret" not in refused.value.message
+    assert "scrypt$" not in refused.value.message
+
+
+def test_a_file_of_users_that_others_may_read_is_refused(file: Path) -> None:
+    file.chmod(0o640)
+    with pytest.raises(WrongUse, match="may be read by others"):
+        ListenerUsers(file)
+
+
+def test_a_file_without_users_is_refused(file: Path) -> None:
+    file.write_text("# none yet\n")
+    with pytest.raises(WrongUse, match="holds no user"):
+        ListenerUsers(file)
+
+
+@pytest.mark.parametrize(("name", "password"), [("a:b", b"x"), ("", b"x"), ("ann", b""), ("ann", b"x" * 501)])
+def test_a_line_is_made_of_names_and_passwords_that_can_log_in(name: str, password: bytes) -> None:
+    with pytest.raises(WrongUse):
+        user_line(name, password)

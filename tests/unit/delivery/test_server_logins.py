@@ -1,0 +1,124 @@
+"""Logging in at a server: PLAIN and LOGIN, over TLS or on this machine alone, and no secret in any answer."""
+
+import ssl
+from base64 import b64encode
+from dataclasses import replace
+
+import pytest
+
+from mailmend.delivery.mail.attempts import AttemptStage, NextHop, SmtpReply
+from mailmend.delivery.smtp.outgoing.logins import login_commands, login_refused, may_log_in
+from mailmend.delivery.transports import ConnectionReuse, SmtpLogin, TlsLevel
+from tests.support.certificates import authority
+from tests.support.smtp_attempts import CONTENT, attempt, deliver, relay
+from tests.support.smtp_sink import DROP, SmtpSink, say
+
+ANN = SmtpLogin("ann", password="s3cret of ann")
+KNOWN = {"ann": "s3cret of ann"}
+
+
+@pytest.mark.parametrize("offered", ["AUTH PLAIN LOGIN", "AUTH LOGIN", "AUTH CRAM-MD5 PLAIN", "AUTH=LOGIN"])
+async def test_mails_are_handed_over_as_a_user(offered: str) -> None:
+    """By what the server offers; over a connection that is kept, the user logs in once."""
+    sink = SmtpSink(extensions=("8BITMIME", offered), passwords=KNOWN)
+
+    async with sink.running(), relay(reuse=ConnectionReuse()) as made:
+        for _ in range(2):
+            results = await made.deliver(attempt(sink, login=ANN), CONTENT)
+            assert all(result.delivered for result in results)
+
+    assert [mail.user for mail in sink.mails] == ["ann", "ann"]
+    assert sum(line.startswith("AUTH") for line in sink.lines) == 1
+
+
+async def test_a_connection_of_a_user_is_no_one_elses() -> None:
+    sink = SmtpSink(extensions=("AUTH PLAIN",), passwords={**KNOWN, "bob": "x"})
+
+    async with sink.running(), relay(reuse=ConnectionReuse()) as made:
+        for login in (ANN, SmtpLogin("bob", password="x"), None):
+            await made.deliver(attempt(sink, login=login), CONTENT)
+
+    assert [mail.user for mail in sink.mails] == ["ann", "bob", ""]
+
+
+@pytest.mark.parametrize(
+    ("script", "what"),
+    [
+        ({}, "535 5.7.8 who are you"),
+        ({"AUTH": [say("454 4.7.0 not now")]}, "454 4.7.0 not now"),
+        ({"AUTH": [say("421 4.3.2 closing")]}, "421 4.3.2 closing"),
+        ({"AUTH": [say("334 go on")]}, "334 go on"),
+        ({"AUTH": [DROP]}, "the connection was lost"),
+    ],
+)
+async def test_a_login_that_fails_is_a_refusal_for_now(script: dict[str, list[object]], what: str) -> None:
+    """Whatever the server says: another try may find it mended, and the mail is not at fault."""
+    sink = SmtpSink(script, extensions=("AUTH PLAIN",))  # type: ignore[arg-type]
+
+    results = await deliver(sink, login=ANN)
+
+    assert {(one.stage, one.reply.enhanced, one.reply.temporary) for one in results} == {
+        (AttemptStage.GREETING, "4.7.8", True)
+    }
+    assert what in results[0].reply.text
+    assert not sink.mails
+
+
+@pytest.mark.parametrize("offered", ["AUTH CRAM-MD5 XOAUTH2", "8BITMIME"])
+async def test_a_server_without_a_mechanism_of_ours_gets_no_mail(offered: str) -> None:
+    sink = SmtpSink(extensions=(offered,), passwords=KNOWN)
+
+    results = await deliver(sink, login=ANN)
+
+    assert {(one.reply.enhanced, one.reply.temporary) for one in results} == {("4.7.0", True)}
+    assert not any(line.startswith("AUTH") for line in sink.lines)
+
+
+def test_a_password_goes_over_tls_or_to_this_machine_alone() -> None:
+    remote, here = NextHop("a.example", "192.0.2.1"), NextHop("b.example", "::ffff:127.0.0.1")
+    allowed = [may_log_in(hop, secured=secured) for hop in (remote, here) for secured in (True, False)]
+    assert allowed == [True, False, True, True]
+
+
+async def test_a_password_that_nothing_secures_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mailmend.delivery.smtp.outgoing.connections.may_log_in", lambda _, secured: secured)
+    sink = SmtpSink(extensions=("AUTH PLAIN",), passwords=KNOWN)
+
+    results = await deliver(sink, login=ANN)
+
+    assert {(one.reply.enhanced, one.reply.temporary) for one in results} == {("4.7.11", True)}
+    assert [line for line in sink.lines if line != "QUIT"] == ["EHLO client.example"]
+
+
+async def test_a_user_logs_in_over_a_connection_that_is_secured(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the server offers is read again then: many offer AUTH over TLS alone."""
+    monkeypatch.setattr("mailmend.delivery.smtp.outgoing.connections.may_log_in", lambda _, secured: secured)
+    known = authority(tmp_path_factory.mktemp("tls"), "authority")
+    files = known.signed("server", "DNS:localhost")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(files.certificate, files.key)
+    sink = SmtpSink(extensions=("AUTH PLAIN",), passwords=KNOWN, tls=context)
+
+    async with sink.running(), relay(authorities=known.file) as made:
+        results = await made.deliver(attempt(sink, login=ANN, tls=TlsLevel.VERIFIED), CONTENT)
+
+    assert all(one.delivered for one in results)
+    assert [(mail.user, mail.secured) for mail in sink.mails] == [("ann", True)]
+
+
+@pytest.mark.parametrize("mechanism", ["plain", "login"])
+def test_no_secret_is_in_an_answer(mechanism: str) -> None:
+    """Where a server repeats what was said to it, that is cut; the login shows no password either."""
+    said = b" ".join(login_commands(ANN, {mechanism})[-1]).decode()
+    coded = b64encode(b"ann").decode()
+    reply = SmtpReply(500, "5.5.2", f"what is {said!r}, {coded}, ann: s3cret of ann, in an annual plan")
+
+    assert "in an annual plan" in login_refused(ANN, reply).text
+    assert "ann:" not in login_refused(ANN, reply).text
+    text = str(login_refused(ANN, reply)) + repr(ANN) + repr(replace(ANN, user="x"))
+
+    assert "s3cret" not in text
+    assert said.split(" ")[-1] not in text
+    assert coded not in text
