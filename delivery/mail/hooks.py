@@ -84,7 +84,8 @@ class HookedAttempt:
     Attributes:
         end: what follows unless the hook decides otherwise.
         status: an enhanced status code.
-        reply: of the server; "" where it said nothing.
+        reply: of the server; "" where it said nothing, or no server was asked. The reply of the last
+            attempt that was is in `recipient`.
         why: a sentence of ours, where the server said nothing.
         stage: how far it got; None where no server could be tried.
         is_last: whether a refusal for now means that it has failed: by its age, or by the number of

@@ -1,7 +1,7 @@
 """From an entry to its end: where its mail goes, the hooks around an attempt, and one server after the other."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -60,6 +60,9 @@ _NO_JOURNAL: Final = "the journal of attempts does not answer"
 
 _AS_THE_SERVER_DOES: Final = TryDelivery()
 """Every recipient is tried like this where no hook wants otherwise."""
+
+_OF_A_SERVER: Final = frozenset({AttemptState.ANSWERED, AttemptState.UNCERTAIN, AttemptState.LIMITED})
+"""Where an entry has the host and the reply of this attempt; else they are of an earlier one."""
 
 _OF_THE_SERVER: Final = frozenset({AttemptStage.CONNECT, AttemptStage.TLS, AttemptStage.GREETING})
 """Where an attempt ends without a reply about the mail: the next server may be tried."""
@@ -155,6 +158,14 @@ class EntryAttempts:
         entry = held.active[ready.entry.id.number]
         return EndedEntry(entry, EntryEnd.RETURNED, self.now(), why=why, wait=held.elsewhere)
 
+    def declare(self, custom: Iterable[PickupField], waiting: Iterable[ReadyEntry]) -> None:
+        """Count by these fields of a file from now on, also what waits already."""
+        fields = list(custom)
+        if fields != self.custom:
+            self.custom[:] = fields
+            for ready in waiting:
+                self.count(ready)
+
     def count(self, ready: ReadyEntry) -> None:
         """Have an entry wait to be picked, as it is counted now."""
         if ready.counted:
@@ -220,39 +231,6 @@ class EntryAttempts:
         if ended is not otherwise:
             state = AttemptState.UNCERTAIN
         return await self.after(held, ended, None, state)
-
-    def unpicked(self, held: HeldMail, entry: DeliveryEntry, end: EntryEnd) -> tuple[EndedEntry, AttemptState]:
-        """How an entry ends that was not picked: it has expired, or goes back to the queue."""
-        state = AttemptState.WAITED
-        if end is EntryEnd.EXPIRED:
-            state = AttemptState.EXPIRED
-        return EndedEntry(entry, end, self.now(), wait=held.away), state
-
-    def misplaced(self, ready: ReadyEntry) -> tuple[EndedEntry, AttemptState]:
-        """How an entry ends that waits for a limit of which only other servers have a part."""
-        entry = ready.held.active[ready.entry.id.number]
-        why = "another server of the queue has this limit"
-        ended = EndedEntry(entry, EntryEnd.RETURNED, self.now(), why=why, wait=ready.held.elsewhere)
-        return ended, AttemptState.ELSEWHERE
-
-    def left_over(self, mails: Iterable[HeldMail]) -> Iterator[tuple[HeldMail, EndedEntry, AttemptState]]:
-        """What goes back to the queue as the server stops, of mails that do not go back as they are.
-
-        With a hook behind delivery that is also what an attempt was broken off of.
-        """
-        at = self.now()
-        for held in mails:
-            entries = list(held.active.values())
-            is_tried = self.hooks.post is not None and any(entry.stage.is_attempted for entry in entries)
-            if not held.ended and not is_tried:
-                continue
-            for entry in entries:
-                stopped = EndedEntry(entry, EntryEnd.RETURNED, at)
-                ended = self.cut_off(held, stopped)
-                state = AttemptState.STOPPING
-                if ended is not stopped:
-                    state = AttemptState.UNCERTAIN
-                yield held, ended, state
 
     def cut_off(self, held: HeldMail, otherwise: EndedEntry) -> EndedEntry:
         """How an entry ends whose attempt came to no end here: `otherwise`, unless its server may have the mail."""
@@ -388,16 +366,21 @@ class EntryAttempts:
         seen = self._seen(held, ended.entry)
         schedule = self.settings.schedule(held.mail.transport)
         is_last = schedule.after(entry.refusals + 1, ended.at, seen.expires_at, 0.0) is None
+        reply = ""
+        host = ""
+        if state in _OF_A_SERVER:
+            reply = entry.reply
+            host = entry.host
         refused = ""
         if ended.end in _REFUSALS:
-            refused = self.hooks.reactions.class_of(entry.reply, ended.status, ended.why)
+            refused = self.hooks.reactions.class_of(reply, ended.status, ended.why)
         attempt = HookedAttempt(
             recipient=seen,
             end=ended.end,
             status=ended.status,
-            reply=entry.reply,
+            reply=reply,
             why=ended.why,
-            host=entry.host,
+            host=host,
             stage=stage,
             is_last=is_last,
             reply_class=refused,

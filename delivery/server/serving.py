@@ -56,6 +56,7 @@ from mailmend.delivery.policy.sub_queues import UNKNOWN
 from mailmend.delivery.policy.turns import NO_WEIGHTS
 from mailmend.delivery.server.attempting import EntryAttempts
 from mailmend.delivery.server.explaining import EntryStanding, standings_of
+from mailmend.delivery.server.given_back import left_over, misplaced, unpicked
 from mailmend.delivery.server.held_mails import (
     HeldMail,
     MailDepartures,
@@ -266,10 +267,7 @@ class DeliveryServer:
     ) -> PolicyChanges:
         """Let these policies, suspensions and tenants' weights of a file hold from now on, in place of those before."""
         now = self._work.nanos()
-        if list(custom) != self._work.custom:
-            self._work.custom[:] = custom
-            for ready in self._ready.values():
-                self._work.count(ready)
+        self._work.declare(custom, self._ready.values())
         if self.orders:
             changes = self.orders.in_force.limit(policies)
         else:
@@ -399,7 +397,7 @@ class DeliveryServer:
         ends, self._check_at = ends_of_waiting(self._held.values(), now, longest, crowded)
         for held, entry, end in ends:
             self._unready(held, entry.id.number, now)
-            self._follow(held, *self._work.unpicked(held, entry, end))
+            self._follow(held, *unpicked(self._work, held, entry, end))
 
     def _unready(self, held: HeldMail, number: int, now: int) -> None:
         """Let an entry be picked no more."""
@@ -433,7 +431,7 @@ class DeliveryServer:
             ready = self._ready[mail.id]
             if ready.held.taken_at + nanos_in(_ELSEWHERE_AFTER) <= now:
                 self._unready(ready.held, ready.entry.id.number, now)
-                self._follow(ready.held, *self._work.misplaced(ready))
+                self._follow(ready.held, *misplaced(self._work, ready))
 
     def _rest(self) -> timedelta:
         """How long nothing can happen unless the server is woken."""
@@ -483,7 +481,7 @@ class DeliveryServer:
         await cancelled(tasks.preparing)
         await tasks.end(tasks.attempts, until)
         await tasks.end(tasks.following, until)
-        left = list(self._work.left_over(list(self._held.values())))
+        left = list(left_over(self._work, list(self._held.values())))
         for held, ended, state in left:
             self._follow(held, ended, state)
         await tasks.end(tasks.following, until + grace // 2)

@@ -1,11 +1,12 @@
 """Mails that rules of the policy file hold, delay or reject as clients hand them over."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
-from mailmend.delivery.mail.entries import EntryState, QueuedEntry
-from mailmend.delivery.mail.envelopes import queued_entries
+from mailmend.delivery.mail.entries import EntryAction, EntryChange, EntryFilter, EntryState, QueuedEntry
+from mailmend.delivery.mail.envelopes import changed_mail, queued_entries
 from mailmend.delivery.policy.file.reading import policies_of
 from mailmend.delivery.policy.incoming import IncomingRule
 from mailmend.delivery.transports import DeliveryProtocol
@@ -123,3 +124,21 @@ async def test_a_recipient_is_refused_at_once_only_where_no_header_can_change_th
         site.listener.intake.rules = rules(text)
         client = await site.client()
         assert (await client.say(MAIL, RCPT))[:9] == answer
+
+
+async def test_a_mail_that_a_rule_held_is_due_once_a_person_releases_it() -> None:
+    """With the id, and since when it was seen, that it has had from the beginning."""
+    async with entrance() as site:
+        site.listener.intake.rules = rules("{hold: true}")
+        await (await site.client()).hand_over(HEADER, MAIL, RCPT, CY)
+        (one,) = await listed(site)
+        now = instant_of(site.queue.clock.micros())
+    release = EntryChange(action=EntryAction.RELEASE, at=now, owner="ann")
+    chosen, changed = changed_mail(one, EntryFilter(), release, now)
+
+    assert changed is not None
+    assert (len(chosen), changed.due_at) == (2, now)
+    released = queued_entries(replace(one, queued=replace(one.queued, mail=changed.mail), due_at=None), now)
+    assert {entry.state for entry in released} == {EntryState.ACTIVE}
+    assert {entry.mail.id for entry in released} == {one.queued.enqueue_id}
+    assert {entry.mail.first_seen_at for entry in released} == {entry.mail.first_seen_at for entry in chosen}

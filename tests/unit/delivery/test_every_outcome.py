@@ -22,7 +22,7 @@ from mailmend.delivery.policy.rates import SECOND, DeliveryRate
 from mailmend.delivery.server.hooks import DeliveryHooks
 from mailmend.mailqueue.codec import attribute
 from mailmend.model.errors import CannotReach
-from tests.support.deliveries import MINUTE, NEVER, DeliverySite
+from tests.support.deliveries import LATER, MINUTE, NEVER, DeliverySite
 
 BOB, CY = "bob@one.example", "cy@two.example"
 CLOSED = CounterPolicy((PickupField.RECIPIENT_DOMAIN,), default=Threshold(concurrency=0))
@@ -244,3 +244,20 @@ async def test_an_attempt_of_a_server_that_lost_its_membership_is_seen() -> None
 
     await site.serve(90, [SHARED], beside=cut(), hooks=looking(site, seen))
     assert seen == [(EntryEnd.RETURNED, AttemptState.CUT_OFF)]
+
+
+async def test_what_a_server_said_earlier_is_no_reply_of_a_later_outcome(site: DeliverySite) -> None:
+    """A hook that suspends mails because of a reply would go on for ever; the recipient has the last reply."""
+    seen = list[tuple[AttemptState, str, str, str]]()
+
+    async def look(attempt: HookedAttempt) -> PostDecision:
+        seen.append((attempt.state, attempt.reply, attempt.host, attempt.recipient.reply))
+        return None
+
+    site.relay.scripts[BOB] = [LATER]
+    await site.put(BOB, sender=None)
+    hooks = DeliveryHooks(site.clock, post=look)
+    await site.serve(30, hooks=hooks)
+    await site.serve(150, [CLOSED], hooks=hooks, waiting_max=MINUTE)
+    said = "450 4.2.0 later"
+    assert seen[:2] == [(AttemptState.ANSWERED, said, "mx.one.example", said), (AttemptState.WAITED, "", "", said)]
