@@ -168,6 +168,7 @@ POLICIES_IN_FORCE: Final = JsonForm(
             "",
             "said.algorithm",
         ),
+        "fields": JsonField(list[str], "Attributes of mails that are fields.", "said.custom", list),
         "policies": JsonField(POLICY, "", None, many=True),
         "suspends": JsonField(SUSPENSION, "", None, many=True),
         "incoming": JsonField(INCOMING, "", None, many=True),

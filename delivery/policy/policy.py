@@ -7,7 +7,7 @@ Source: docs/design.md, "Pickup" (1, 2).
 
 import ipaddress
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
@@ -89,6 +89,10 @@ class PickupField(MatchedField):
     GROUPING = "grouping"
     TENANT_ID = "tenantid"
 
+    def __reduce_ex__(self, _: object) -> tuple[Callable[[str], "PickupField"], tuple[str]]:
+        """Other processes, as of Spark, have the same field, also where a file declares it."""
+        return any_field, (self.value,)
+
 
 def field_named(name: str, others: Iterable[str] = ()) -> PickupField:
     """The field of that name; `others` are further names that might be meant.
@@ -136,13 +140,24 @@ def custom_field(name: str) -> PickupField:
     return _CUSTOM.setdefault(name, found)
 
 
+def any_field(name: str) -> PickupField:
+    """The field of that name, whether a file has to declare it or not.
+
+    Raises:
+        WrongUse: no field can have the name.
+    """
+    for named in PickupField:
+        if named.value == name:
+            return named
+    return custom_field(name)
+
+
 def recorded_values(texts: Mapping[str, str]) -> dict[PickupField, str]:
     """The values of a recorded attempt, by the fields of any file; what is no field is left out."""
-    known = {pickup_field.value: pickup_field for pickup_field in PickupField}
     found = dict[PickupField, str]()
     for name, text in texts.items():
         with suppress(WrongUse):
-            found[known.get(name) or custom_field(name)] = text
+            found[any_field(name)] = text
     return found
 
 

@@ -1,5 +1,6 @@
 """Attributes of mails that a policy file declares as fields: they are counted by, and suspended by."""
 
+import pickle
 from datetime import timedelta
 from typing import Any
 
@@ -57,6 +58,15 @@ async def test_mails_are_counted_together_by_an_attribute_of_their_own(site: Del
     await serve(site, said(BY_CAMPAIGN), 60)
     assert site.relay.most == {"one.example": 3}
     assert sorted(site.relay.had) == [f"{name}@one.example" for name in ("a1", "a2", "b", "c", "d")]
+
+
+async def test_the_journal_has_what_a_mail_was_counted_by() -> None:
+    """So that a replay of its attempts counts as the server did."""
+    site = DeliverySite(journals=True)
+    mail = await site.put("a@one.example", attributes={"campaign": attribute("spring")})
+    await serve(site, said(BY_CAMPAIGN), 20)
+    (attempt,) = await site.recorded(mail)
+    assert attempt.fields[custom_field("campaign")] == "spring"
 
 
 async def test_mails_are_suspended_by_an_attribute_of_their_own(site: DeliverySite) -> None:
@@ -138,3 +148,9 @@ def site_time() -> Any:
 def test_a_field_is_the_same_however_often_it_is_declared() -> None:
     assert said("fields: [campaign]").custom["campaign"] is said("fields: [campaign]").custom["campaign"]
     assert custom_field("campaign") not in list(PickupField)
+
+
+@pytest.mark.parametrize("named", [PickupField.JOB_ID, custom_field("campaign")])
+def test_a_field_is_the_same_in_a_process_that_has_it_in_bytes(named: PickupField) -> None:
+    """As Spark hands policies to its workers."""
+    assert pickle.loads(pickle.dumps(named)) is named

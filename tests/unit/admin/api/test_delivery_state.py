@@ -29,6 +29,7 @@ async def world(tmp_path: Path) -> AsyncIterator[DeliveryWorld]:
 
 
 RULES = """
+fields: [campaign]
 incoming:
   - if: {header: {x-job: /(.+)/}, senderdomain: "*.example.org"}
     set: {jobid: "job-${1}", expires: 2h, priority: 9, attributes: {x: y}}
@@ -55,18 +56,19 @@ async def test_incoming_rules_and_quotas_in_force_are_spelled_as_in_the_file(wor
         {
             **undecided,
             "rule": 1,
-            "line": 3,
+            "line": 4,
             "if": {"header": {"x-job": ["/(.+)/"]}, "senderdomain": ["*.example.org"]},
             "set": {"jobid": "job-${1}", "expires": "2h", "priority": "9", "attributes": {"x": "y"}},
             "remove": ["x-job"],
             "stop": True,
         },
-        {**decided, "rule": 2, "line": 7, "if": {}, "set": others, "remove": [], "stop": False},
+        {**decided, "rule": 2, "line": 8, "if": {}, "set": others, "remove": [], "stop": False},
     ]
+    assert read["fields"] == ["campaign"]
     assert read["quotas"] == [
         {
             "name": "news",
-            "line": 9,
+            "line": 10,
             "fields": ["transportid", "jobid"],
             "groups": {},
             "conditions": [{"if": {"transportid": ["news"]}, "then": {"messages": 10, "bytes": None}}],
