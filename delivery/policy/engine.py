@@ -19,12 +19,12 @@ before each counter too.
 Source: docs/design.md, "Pickup" (3 to 7).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
 
-from mailmend.delivery.policy.counters import PickupCounters, PolicyChanges
+from mailmend.delivery.policy.counters import CounterPlace, PickupCounters, PolicyChanges
 from mailmend.delivery.policy.orders import Suspension
 from mailmend.delivery.policy.policy import CounterPolicy, PickupField
 from mailmend.delivery.policy.rates import RateAlgorithm
@@ -276,6 +276,21 @@ class PickupEngine:
             if picked.mail.id == mail_id:
                 return picked
         return None
+
+    @property
+    def counters(self) -> Iterable[CounterEntry]:
+        """The counters of the policies; suspensions are left out."""
+        return self._counters.entries.values()
+
+    def waiting_on(self, refusing: Iterable[CounterEntry]) -> Mapping[CounterPlace, int]:
+        """By the place of each of these counters: how many mails that it counts wait here."""
+        places = {entry.place for entry in refusing}
+        found = dict[CounterPlace, int]()
+        for queue in self._sub_queues.values():
+            mails = len(queue.urgent) + len(queue.normal)
+            for place in {entry.place for entry in queue.all_counters} & places:
+                found[place] = found.get(place, 0) + mails
+        return found
 
     def next_source(self, mail: ActiveMail, usable: Sequence[str]) -> str | None:
         """From where a mail would be sent now; None where no address is usable."""

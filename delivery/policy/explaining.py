@@ -55,6 +55,20 @@ class PolicyShare:
 
 
 @dataclass(frozen=True, slots=True)
+class ExceededEntry:
+    """What is counted together under one key, and lets no delivery begin now.
+
+    Attributes:
+        since: since when, in nanoseconds; None: it is not known.
+        waiting: how many mails it counts wait here.
+    """
+
+    share: PolicyShare
+    since: int | None
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True)
 class SourceExplanation:
     """What holds for a mail that is sent from one address.
 
@@ -163,6 +177,20 @@ def explain_by(engine: PickupEngine, mail: ActiveMail, now: int) -> tuple[Source
             clear_at = refusing[source].clear_at()
         explanations.append(SourceExplanation(source, tuple(shares), tuple(suspensions), clear_at, has_share))
     return tuple(explanations)
+
+
+def exceeded_entries(engine: PickupEngine, now: int) -> Sequence[ExceededEntry]:
+    """The counters that refuse now: the ones for which most mails wait first."""
+    refusing = [entry for entry in engine.counters if entry.clear_at() > now]
+    waiting = engine.waiting_on(refusing)
+    found = list[ExceededEntry]()
+    for entry in refusing:
+        since = None
+        if entry.changed_at > LONG_AGO:
+            since = entry.changed_at
+        found.append(ExceededEntry(_share(engine, entry, now), since, waiting.get(entry.place, 0)))
+    found.sort(key=lambda exceeded: (-exceeded.waiting, exceeded.share.policy, exceeded.share.key))
+    return found
 
 
 def next_source(engine: PickupEngine, mail: ActiveMail, sources: Sequence[SourceExplanation]) -> NextSource | None:

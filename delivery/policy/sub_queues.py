@@ -51,6 +51,8 @@ class CounterEntry:
         shared: the servers of a queue share its limits.
         elsewhere: this server has no part of them, others have.
         memory: how much of its rate is kept over a restart; None: it is not.
+        changed_at: when a delivery began last, or its limits changed: one that refuses has refused
+            since then.
     """
 
     place: tuple[int, CounterKey]
@@ -65,6 +67,7 @@ class CounterEntry:
     waiting: TenantTurns["SubQueue"] | None = None
     waking: bool = False
     timer_at: int = UNKNOWN
+    changed_at: int = LONG_AGO
 
     def clear_at(self) -> int:
         """From when it lets one more delivery begin; UNKNOWN where one must end first."""
@@ -98,6 +101,8 @@ class CounterEntry:
             _continued(rate, threshold.rate, algorithm, now, gain_spent=gain_spent),
             _continued(gap, threshold.connects, RateAlgorithm.TOKEN_BUCKET, now, gain_spent=gain_spent),
         )
+        if threshold != self.threshold:
+            self.changed_at = now
         self.threshold = threshold
         self.rates = tuple(state for state in states if state is not None)
 
@@ -108,6 +113,7 @@ class CounterEntry:
 
     def begin(self, now: int) -> None:
         self.delivering += 1
+        self.changed_at = now
         if self.memory is not None:
             self.memory.begin()
         for rate in self.rates:
