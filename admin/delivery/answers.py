@@ -7,6 +7,7 @@ from operator import itemgetter
 from typing import Any, Final, Literal
 from uuid import UUID
 
+from mailmend.admin.delivery.value_texts import VALUES_NOTE
 from mailmend.delivery.ledger.orders import OrderEvent
 from mailmend.delivery.mail.attempts import AttemptOutcome, AttemptStage
 from mailmend.delivery.mail.entries import EntryStage, EntryState
@@ -77,6 +78,7 @@ ENTRY: Final = JsonForm(
         "expires_at": JsonField(datetime | None, "", "mail.expires_at"),
         "order": JsonField(_ENTRY_ORDER, "", "entry.order", optional=True),
         "after_attempt": JsonField(_INTENT, optional=True),
+        "values_set": JsonField(VALUES_NOTE, "", "values_note", optional=True),
     },
 )
 ENTRIES: Final = JsonForm(

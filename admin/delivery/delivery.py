@@ -13,6 +13,7 @@ from mailmend.admin.delivery.entry_changes import BOUNCE, DEFER, DELETE, HOLD, R
 from mailmend.admin.delivery.explain import EXPLAIN
 from mailmend.admin.delivery.options import OF_A_QUEUE
 from mailmend.admin.delivery.serve_options import SERVE
+from mailmend.admin.delivery.set_values import CHANGES, SET
 from mailmend.admin.delivery.show import SHOW
 from mailmend.admin.delivery.users import USER
 from mailmend.admin.frame.caller import Caller
@@ -148,7 +149,8 @@ SERVERS: Final = Command(
 )
 
 
-ENTRY_COMMANDS: Final = (LIST, SHOW, GROUP, HOLD, RELEASE, RETRY, DEFER, BOUNCE, DELETE)
+_MOVES: Final = (HOLD, RELEASE, RETRY, DEFER, BOUNCE, DELETE)
+ENTRY_COMMANDS: Final = (LIST, SHOW, GROUP, *_MOVES, SET, CHANGES)
 
 
 DELIVERY: Final = CommandGroup(

@@ -29,7 +29,15 @@ from mailmend.delivery.mail.entries import EntryChange, EntryState, QueuedEntry
 from mailmend.delivery.mail.reactions import ReplyReactions
 from mailmend.delivery.metrics import class_samples
 from mailmend.delivery.policy.counters import PolicyChanges
-from mailmend.delivery.policy.explaining import NextSource, SourceExplanation, as_in_file, explain_by, next_source
+from mailmend.delivery.policy.explaining import (
+    ExceededEntry,
+    NextSource,
+    SourceExplanation,
+    as_in_file,
+    exceeded_entries,
+    explain_by,
+    next_source,
+)
 from mailmend.delivery.policy.file.description import INCOMING, POLICY, QUOTA, SUSPENSION
 from mailmend.delivery.policy.file.forms import BadPolicyFile
 from mailmend.delivery.policy.file.reading import PolicyFile
@@ -325,6 +333,20 @@ class QueuedStanding:
     alike: ValuesExplanation | None
 
 
+@dataclass(frozen=True, slots=True)
+class ExceededAtServer:
+    """What a server lets none begin of, as limits are used up.
+
+    Attributes:
+        entries: the ones for which most mails wait first; at most the number that was asked for.
+        count: how many there are.
+    """
+
+    moment: ServerMoment
+    entries: tuple[ExceededEntry, ...]
+    count: int
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class DeliveryDesk:
     """Answers for one server; one event loop uses both.
@@ -463,6 +485,18 @@ class DeliveryDesk:
         moment = self._moment()
         sources = explain_by(self.server.engine, mail, moment.nanos)
         return ValuesExplanation(moment, mail, moment.in_file(sources), next_source(self.server.engine, mail, sources))
+
+    def exceeded(self, limit: int) -> ExceededAtServer:
+        """The entries whose thresholds are exceeded now, at most `limit`."""
+        moment = self._moment()
+        found = exceeded_entries(self.server.engine, moment.nanos)
+        shown = found[:limit]
+        shares = SourceExplanation("", tuple(entry.share for entry in shown), ())
+        (in_file,) = moment.in_file([shares])
+        entries = list[ExceededEntry]()
+        for entry, share in zip(shown, in_file.shares, strict=True):
+            entries.append(replace(entry, share=share))
+        return ExceededAtServer(moment, tuple(entries), len(found))
 
     def _moment(self) -> ServerMoment:
         return ServerMoment(self.server, self.policies, self.connections.now, nanos_of(self.server.clock.monotonic()))

@@ -156,7 +156,7 @@ def explain(request: ExplainWaitRequest, _: Caller) -> WaitExplanation:
     if (request.id is None) == (not request.values):
         raise WrongUse("it is not said which mail", mend="Give the id of one, or what it would be like: --domain ...")
     servers = {url: parse_server(url) for url in request.ask}
-    token = _token(request.token_file)
+    token = token_in(request.token_file)
     path = f"/explain?{urlencode(request.values, doseq=True)}"
     if request.id is not None:
         path = f"/explain/{quote(request.id, safe='')}"
@@ -177,7 +177,7 @@ def _understood(answers: Mapping[str, HttpAnswer]) -> Mapping[str, Mapping[str, 
     known = {url: answer.body for url, answer in answers.items() if answer.status == HTTPStatus.OK}
     if not known:
         url, answer = next(iter(answers.items()))
-        raise _refusal(url, answer)
+        raise refusal(url, answer)
     have = dict[str, Mapping[str, Any]]()
     by_values = dict[str, Mapping[str, Any]]()
     for url, body in known.items():
@@ -191,7 +191,8 @@ def _understood(answers: Mapping[str, HttpAnswer]) -> Mapping[str, Mapping[str, 
     return {url: body}
 
 
-def _refusal(url: str, answer: HttpAnswer) -> Exception:
+def refusal(url: str, answer: HttpAnswer) -> Exception:
+    """The error that a server's answer is."""
     said: Mapping[str, Any] = {}
     if isinstance(answer.body, Mapping):
         said = answer.body
@@ -208,7 +209,12 @@ def _refusal(url: str, answer: HttpAnswer) -> Exception:
             return CannotReach(what, mend=mend)
 
 
-def _token(file: Path | None) -> str | None:
+def token_in(file: Path | None) -> str | None:
+    """The token of a file, else of MAILMEND_TOKEN; None without one.
+
+    Raises:
+        BadSettings: the file does not hold one token alone.
+    """
     if file is None:
         return os.environ.get("MAILMEND_TOKEN") or None
     try:
@@ -269,6 +275,28 @@ _OF_A_MAIL: Final = Shared(
     _mail_values,
 )
 
+ASK_OPTIONS: Final = (
+    option(
+        "--ask",
+        "A server to ask; may be given again: name all servers of the queue.",
+        multiple=True,
+        metavar="URL",
+    ),
+    option(
+        "--token-file",
+        "A file with a token that the server knows, and nothing else; or MAILMEND_TOKEN has it.",
+        type=FILE,
+        metavar="FILE",
+    ),
+    option(
+        "--ask-tls-ca",
+        "Certificates of the authorities that are trusted to know the server. [default: the system's]",
+        type=FILE,
+        metavar="FILE",
+    ),
+)
+"""The servers that are asked over HTTP, and how."""
+
 EXPLAIN: Final = Command(
     name="explain",
     summary="Say why a mail waits: on what, until when, and from which address it will go.",
@@ -285,21 +313,7 @@ EXPLAIN: Final = Command(
     paged=True,
     options=(
         click.Argument(["id"], metavar="[ID]", required=False),
-        option(
-            "--ask", "A server to ask; may be given again: name all servers of the queue.", multiple=True, metavar="URL"
-        ),
-        option(
-            "--token-file",
-            "A file with a token that the server knows, and nothing else; or MAILMEND_TOKEN has it.",
-            type=FILE,
-            metavar="FILE",
-        ),
-        option(
-            "--ask-tls-ca",
-            "Certificates of the authorities that are trusted to know the server. [default: the system's]",
-            type=FILE,
-            metavar="FILE",
-        ),
+        *ASK_OPTIONS,
     ),
     shared=(_OF_A_MAIL,),
     examples="""

@@ -1,7 +1,7 @@
 """Options that several commands of deliveries share: which queue, which mails, and which recipients of them."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
@@ -16,6 +16,7 @@ from mailmend.admin.queue.options import AGE_MAX, DRY_RUN, QUEUE_ARGUMENT, queue
 from mailmend.delivery.mail.entries import EntryField, EntryFilter, EntryState
 from mailmend.delivery.policy.orders import OrderKind
 from mailmend.delivery.policy.policy import PickupField
+from mailmend.model.durations import format_duration
 from mailmend.model.errors import WrongUse
 from mailmend.model.instants import instant_before
 
@@ -80,7 +81,7 @@ def list_command(kind: OrderKind, *, summary: str, about: str, examples: str) ->
             flag("--history", "What was made, renewed and removed in the last 30 days, by whom and why, newest first."),
             option(
                 "--changes",
-                "With --history: maximum number of changes.",
+                "Maximum number of changes: with --history.",
                 "limit",
                 type=click.IntRange(1, 100_000),
                 default=HISTORY_SHOWN,
@@ -134,6 +135,32 @@ class EntrySelection:
             newer_than_at=instant_before(now, self.newer_than),
         )
 
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The selection as its options are typed."""
+        words = list[str]()
+        for option_name, text in self._typed():
+            words += (option_name, text)
+        return tuple(words)
+
+    def _typed(self) -> Iterator[tuple[str, str]]:
+        for entry in self.ids:
+            yield "--id", entry
+        for named, texts in self.texts.items():
+            for text in texts:
+                yield f"--{named.value}", text
+        for name, texts in self.attributes.items():
+            for text in texts:
+                yield "--attribute", f"{name}={text}"
+        for state in self.states:
+            yield "--in-state", state.value
+        if self.retries != (0, None):
+            yield "--retries", retries_text(self.retries)
+        ages = {"--older-than": self.older_than, "--newer-than": self.newer_than}
+        for option_name, age in ages.items():
+            if age:
+                yield option_name, format_duration(age)
+
 
 def parse_retries(text: str) -> tuple[int, int | None]:
     """How often at least, and at most: `3`, `3-` for three or more, `3-10`."""
@@ -146,6 +173,14 @@ def parse_retries(text: str) -> tuple[int, int | None]:
     if not found[3]:
         return low, None
     return low, int(found[3])
+
+
+def retries_text(retries: tuple[int, int | None]) -> str:
+    """The text that `parse_retries` reads so."""
+    least, most = retries
+    if most is None:
+        return f"{least}-"
+    return f"{least}-{most}"
 
 
 def parse_attribute(text: str) -> tuple[str, str]:

@@ -14,6 +14,7 @@ from mailmend.admin.delivery.answers import SHOWN_ENTRIES
 from mailmend.admin.delivery.connections import existing_attempts, policy_file, reply_classes
 from mailmend.admin.delivery.entries import entries_grid, matching, with_intents
 from mailmend.admin.delivery.options import READS_LEDGER
+from mailmend.admin.delivery.value_texts import note_text
 from mailmend.admin.frame.caller import Caller
 from mailmend.admin.frame.command import Command
 from mailmend.admin.frame.document import Document, Grid, Part
@@ -154,8 +155,10 @@ def entry_document(found: ShownEntries) -> Document:
             f"Mail {first.mail.id}, from {printable(first.mail.sender or NULL_SENDER)}",
             f"first seen {shown(first.mail.first_seen_at)}, now in the queue as {first.enqueue_id}",
             *(f"{printable(name)}: {printable(text)}" for name, text in sorted(first.attributes.items())),
-            entries_grid("Its recipients", found.entries, found.at),
         ]
+        if first.values_note:
+            body.append(note_text(first.values_note))
+        body.append(entries_grid("Its recipients", found.entries, found.at))
     if found.attempts:
         rows = [_attempt_row(attempt) for attempt in found.attempts]
         body.append(Grid("What was tried", _ATTEMPT_COLUMNS, rows, frozenset({"server", "tried by"})))

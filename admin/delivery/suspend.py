@@ -1,10 +1,12 @@
 """`mailmend suspend`: mails that people hold back from delivery, for a while or until they let them go."""
 
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
 import click
 
+from mailmend.admin.delivery.explain import ASK_OPTIONS
 from mailmend.admin.delivery.options import MAIL_FIELDS, OF_A_QUEUE, WHY, list_command, of_kind, remove_command
 from mailmend.admin.frame.command import Command, CommandGroup, Shared, Values
 from mailmend.admin.frame.kinds import Duration, ParsedValue
@@ -82,16 +84,36 @@ REMOVE: Final = remove_command(
         mailmend suspend remove outgoing 6e0ab5e0-8d1c-11f0-9a5e-0242ac120002""",
 )
 
-LIST: Final = list_command(
+_LIST: Final = list_command(
     OrderKind.SUSPENSION,
     summary="Say what is suspended: which mails, since when, until when, by whom, why.",
     about="""Suspensions of the policy files are not listed: each server has its own. With --history: which people and
     hooks suspended and removed what. A suspension that has expired is shown with the end that it was given; a change
-    whose process was killed right behind it may be missing.""",
+    whose process was killed right behind it may be missing.
+
+    With --exceeded: the entries whose thresholds are exceeded now, which are held back until one
+    more delivery may begin. The command asks running servers over HTTP, each for its own entries:
+    the policy, as what it counts the mails, the deliveries that go on and their limit, since when
+    and until when, and how many mails wait at the server. Mails that wait in backlogs are not
+    counted there.""",
     examples="""
         mailmend suspend list outgoing
         mailmend suspend list outgoing --json
-        mailmend suspend list outgoing --history --changes 20      who did what last""",
+        mailmend suspend list outgoing --history --changes 20      who did what last
+        mailmend suspend list outgoing --exceeded --ask http://127.0.0.1:8000""",
+)
+LIST: Final = replace(
+    _LIST,
+    service="mailmend.admin.delivery.exceeded:list_suspensions",
+    present="mailmend.admin.delivery.exceeded:suspensions_document",
+    options=(
+        *_LIST.options,
+        flag("--exceeded", "Entries whose thresholds are exceeded now, of servers that are asked."),
+        *ASK_OPTIONS,
+    ),
+    alone={"exceeded": ("history", "limit"), "history": ("ask", "token_file", "ask_tls_ca")},
+    exits="0 done, also where nothing is listed; 2 wrong use; 3 some server did not answer, 4 the "
+    "cluster cannot be reached, no server answered, or none knows the token.",
 )
 
 SUSPEND: Final = CommandGroup(

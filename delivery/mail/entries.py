@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from enum import Enum
 from types import MappingProxyType
 from typing import Final, Self
+from uuid import UUID
 
 from mailmend.delivery.mail.notices import NoticeCondition, NoticeKind, ReturnedPart
 from mailmend.delivery.policy.policy import PickupField
@@ -299,6 +300,24 @@ class EndedEntry:
     journalled: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValuesNote:
+    """What a mail remembers of the last `mailmend delivery set` that changed it.
+
+    Attributes:
+        change: the id of the command.
+        before: the attributes that it changed, as they were: JSON texts; None: there was none.
+        recipients: the recipients that it changed, as they were, by the numbers of their entries.
+    """
+
+    change: UUID
+    at: datetime
+    owner: str
+    reason: str = ""
+    before: Mapping[str, str | None] = field(default_factory=dict)
+    recipients: Mapping[int, str] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True)
 class QueuedEntry:
     """One recipient of a mail in a queue.
@@ -310,6 +329,7 @@ class QueuedEntry:
         attributes: the mail's attributes that are texts, numbers or flags.
         after_attempt: of an active one: what is to follow once its attempt has ended.
         reply_class: of the last reply; "" without a reply, or where it is not looked for.
+        values_note: of the command that set values of the mail last.
     """
 
     entry: DeliveryEntry
@@ -320,6 +340,7 @@ class QueuedEntry:
     attributes: Mapping[str, str] = field(default_factory=dict)
     after_attempt: EntryChange | None = None
     reply_class: str = ""
+    values_note: ValuesNote | None = None
 
 
 class EntryField(Enum):

@@ -26,6 +26,7 @@ from mailmend.delivery.mail.entries import (
     EntryState,
     OutgoingMail,
     QueuedEntry,
+    ValuesNote,
 )
 from mailmend.delivery.mail.notices import NoticeCondition, ReturnedPart
 from mailmend.delivery.policy.policy import PickupField
@@ -50,6 +51,7 @@ _LOG: Final = logging.getLogger("mailmend.delivery")
 REMEMBERED: Final = "mailmend.delivery"
 BYTES: Final = "mailmend.bytes"
 EXPIRES: Final = "expires"
+_VALUES: Final = "values"
 REQUIRE_TLS: Final = "REQUIRETLS"
 """James sets it where a client asked for it. Any value but false, the flag or the word, means that TLS is required."""
 
@@ -83,6 +85,7 @@ def queued_entries(listed: Listed, now: datetime) -> tuple[QueuedEntry, ...]:
     enqueue_id = listed.queued.enqueue_id
     outgoing, entries = _outgoing(mail, enqueue_id, listed.enqueued_at)
     attributes = plain_attributes(mail)
+    note = values_note_of(mail)
     found = []
     for entry in entries:
         due_at = max((at for at in (listed.due_at, entry.due_at) if at), default=now)
@@ -94,7 +97,16 @@ def queued_entries(listed: Listed, now: datetime) -> tuple[QueuedEntry, ...]:
             deferred_until = due_at
         else:
             state = EntryState.ACTIVE
-        found.append(QueuedEntry(entry, outgoing, enqueue_id, state, deferred_until, attributes))
+        queued = QueuedEntry(
+            entry,
+            outgoing,
+            enqueue_id,
+            state,
+            deferred_until,
+            attributes,
+            values_note=note,
+        )
+        found.append(queued)
     return tuple(found)
 
 
@@ -167,6 +179,58 @@ def changed_mail(
     return chosen, ChangedMail(mail_again(listed.queued.mail, entries[0].mail, timed), due_at)
 
 
+def with_values_note(mail: Mail, note: ValuesNote) -> Mail:
+    """The mail with this note, which it keeps over all attempts."""
+    remembered = {**_mapping(mail, REMEMBERED), _VALUES: _written(note)}
+    return replace(mail, attributes={**mail.attributes, REMEMBERED: attribute(remembered)})
+
+
+def values_note_of(mail: Mail) -> ValuesNote | None:
+    """The note of the last command that set values; None without one that can be read."""
+    written = _mapping(mail, REMEMBERED).get(_VALUES)
+    if not isinstance(written, Mapping):
+        return None
+    change = _id(written.get("change"))
+    at = _instant(written.get("at"))
+    if change is None or at is None:
+        return None
+    before = dict[str, str | None]()
+    for name, text in _texts_in(written.get("before")).items():
+        before[name] = text or None
+    recipients = dict[int, str]()
+    for number, text in _texts_in(written.get("recipients")).items():
+        if number.isdecimal():
+            recipients[int(number)] = text
+    owner = _text(written.get("owner"))
+    reason = _text(written.get("reason"))
+    return ValuesNote(
+        change=change,
+        at=at,
+        owner=owner,
+        reason=reason,
+        before=before,
+        recipients=recipients,
+    )
+
+
+def _written(note: ValuesNote) -> Mapping[str, Any]:
+    return {
+        "change": str(note.change),
+        "at": note.at.isoformat(),
+        "owner": noted(note.owner, _HOST_BYTES_MAX),
+        "reason": noted(note.reason),
+        "before": {name: text or "" for name, text in note.before.items()},
+        "recipients": {str(number): text for number, text in note.recipients.items()},
+    }
+
+
+def _texts_in(value: Any) -> Mapping[str, str]:
+    """The texts of a mapping, by name."""
+    if not isinstance(value, Mapping):
+        return {}
+    return {str(name): text for name, text in value.items() if isinstance(text, str)}
+
+
 def part_of_mail(listed: Listed, entries: Sequence[QueuedEntry]) -> Listed:
     """The mail as if it had these recipients alone, under an id that follows from them, to be kept before they go."""
     queued = listed.queued
@@ -205,11 +269,13 @@ def mail_again(
     Every note fits any store: see `NOTES_BYTES_MAX` and `GIVEN_BYTES_MAX`.
     """
     note_bytes = min(NOTE_BYTES_MAX, NOTES_BYTES_MAX // max(1, len(entries)))
-    remembered = {
+    remembered: dict[str, Any] = {
         "id": str(outgoing.id),
         "first_seen_at": outgoing.first_seen_at.isoformat(),
         "entries": [_remembered(entry, note_bytes) for entry in entries],
     }
+    if note := values_note_of(mail):
+        remembered[_VALUES] = _written(note)
     error_message = mail.error_message
     for entry in entries:
         if entry.reply:

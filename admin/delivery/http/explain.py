@@ -15,12 +15,14 @@ from pydantic.json_schema import SkipJsonSchema
 
 from mailmend.admin.delivery.answers import MAIL_EXPLANATION, SHARE, SOURCE, STANDING, VALUES_EXPLANATION
 from mailmend.admin.delivery.desk import (
+    ExceededAtServer,
     MailExplanation,
     QueuedStanding,
     ServerMoment,
     ValuesExplanation,
 )
 from mailmend.admin.delivery.entries import intent_text
+from mailmend.admin.delivery.exceeded import EXCEEDED, EXCEEDED_MAX, EXCEEDED_SHOWN
 from mailmend.admin.delivery.http.shared import (
     READS_THROUGH,
     ServerDesk,
@@ -44,6 +46,10 @@ from mailmend.delivery.server.explaining import EntryStanding
 
 EXPLAIN: Final = APIRouter(tags=["explain"])
 Value = Annotated[str, Field(max_length=1000)] | SkipJsonSchema[None]
+ExceededLimit = Annotated[
+    int,
+    Query(ge=1, le=EXCEEDED_MAX, description="Maximum number of entries."),
+]
 
 
 class ValuesQuery(StrictBody):
@@ -107,6 +113,16 @@ async def explain(
     return JSONResponse(explanation_json(await desk.explained(id)))
 
 
+@EXPLAIN.get(
+    "/suspensions/exceeded",
+    responses=responses(answer_model(EXCEEDED), "The entries."),
+    summary="Which thresholds are exceeded now",
+)
+async def exceeded(desk: ServerDesk, _: Reader, limit: ExceededLimit = EXCEEDED_SHOWN) -> Response:
+    """Of this server: entries of counters that let no delivery begin, and the mails that wait."""
+    return JSONResponse(exceeded_json(desk.exceeded(limit)))
+
+
 _AT_WORK: Final = {
     EntryStage.PRE_DELIVERY: "A hook decides about it, before its attempt.",
     EntryStage.DNS: "The servers of its domain are looked up.",
@@ -130,6 +146,18 @@ def values_json(result: ValuesExplanation) -> dict[str, Any]:
     why = [*_refusals(result.sources, moment), *_from_where(result.sources, result.goes, moment)]
     goes = _goes_json(result.goes, moment)
     found: dict[str, Any] = plain(VALUES_EXPLANATION.json(result, sources=sources, **goes, why=why))
+    return found
+
+
+def exceeded_json(result: ExceededAtServer) -> dict[str, Any]:
+    """The entries whose thresholds are exceeded, each with its policy and a sentence."""
+    moment = result.moment
+    entries = list[Mapping[str, Any]]()
+    for entry in result.entries:
+        figures = {"since": _instant(entry.since, moment), "waiting": entry.waiting}
+        why = _of_share(entry.share, moment)
+        entries.append({**_share_json(entry.share, moment), **figures, "why": why})
+    found: dict[str, Any] = plain(EXCEEDED.json(result, exceeded=entries))
     return found
 
 

@@ -9,6 +9,7 @@ from mailmend.admin.delivery.desk import POLICIES_IN_FORCE, policies_json
 from mailmend.admin.delivery.http.entries import ENTRIES
 from mailmend.admin.delivery.http.explain import EXPLAIN
 from mailmend.admin.delivery.http.orders import CONDITIONS, SUSPENSIONS
+from mailmend.admin.delivery.http.set_values import VALUES
 from mailmend.admin.delivery.http.shared import (
     LOG,
     READY,
@@ -50,6 +51,16 @@ DELIVERIES: Final = Api(
 One server of deliveries, `mailmend delivery serve`, and the queue that it delivers. What is answered is what the
 command prints with --json; what is ordered is done in the name of the token, and is on record.""",
     log=LOG,
-    routers=(ENTRIES, EXPLAIN, SUSPENSIONS, CONDITIONS, POLICIES, METRICS, health_router("/health"), READY),
+    routers=(
+        VALUES,
+        ENTRIES,
+        EXPLAIN,
+        SUSPENSIONS,
+        CONDITIONS,
+        POLICIES,
+        METRICS,
+        health_router("/health"),
+        READY,
+    ),
     bad_request=bad_request,
 )
