@@ -335,6 +335,8 @@ def _of_share(share: PolicyShare, moment: ServerMoment) -> str:
     counted = counted_text(dict(zip(policy.fields, share.key, strict=True))) or "every mail"
     line = _line(moment, policy_path(share.policy))
     what = f"Policy {share.policy + 1} (line {line}) counts it as {counted}"
+    if not line:
+        what = f"The default limit (--domain-concurrency) counts it as {counted}"
     if share.set_by:
         what += f", with limits that {set_text(share.set_by)}"
     if share.elsewhere:
@@ -392,6 +394,8 @@ def _instant(nanos: int | None, moment: ServerMoment) -> datetime | None:
 
 
 def _line(moment: ServerMoment, path: DocumentPath) -> int:
-    if moment.policies.read is None:
+    """The line of a place in the file; 0 for the limit of a domain where no file has policies."""
+    read = moment.policies.read
+    if read is None or (path[0] == "policies" and not read.said.policies):
         return 0
-    return moment.policies.read.place_of(path).line
+    return read.place_of(path).line

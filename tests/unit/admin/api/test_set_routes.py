@@ -12,6 +12,8 @@ from mailmend.admin.delivery.exceeded import EXCEEDED
 from mailmend.admin.delivery.http.shared import answer_model, command_model
 from mailmend.admin.delivery.set_values_document import SET_VALUES, VALUE_CHANGES
 from mailmend.admin.frame.http.access import Access
+from mailmend.mailqueue.queue import AffectedMails
+from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from tests.support.delivery_desk import DeliveryWorld
 from tests.unit.admin.api.test_delivery_routes import OPERATE, POLICIES, READ, TOKENS
 
@@ -55,6 +57,24 @@ async def test_values_are_set_and_undone_in_the_name_of_the_token(world: Deliver
     assert (refused.status_code, len(seen.json()["changes"])) == (403, 1)
 
 
+async def test_a_mail_that_becomes_due_behind_its_change_is_counted_once(
+    world: DeliveryWorld, client: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As changed, and not as active."""
+    change = RabbitMailQueue.change
+
+    async def due_at_once(queue: RabbitMailQueue, *given: Any, **more: Any) -> AffectedMails:
+        changed = await change(queue, *given, **more)
+        await world.clock.pause(4000)
+        await world.queue.move_due()
+        return changed
+
+    monkeypatch.setattr(RabbitMailQueue, "change", due_at_once)
+    done = (await client.post("/entries/set", json={"everything": True, "set": {"job": "x"}, "why": "x"})).json()
+    states = {entry["state"] for entry in (await client.get("/entries")).json()["entries"]}
+    assert (done["changed"], done["active"], states) == (3, 1, {"active"})
+
+
 @pytest.mark.parametrize(
     ("body", "said"),
     [
@@ -96,6 +116,33 @@ async def test_what_is_exceeded_is_answered(world: DeliveryWorld, client: httpx2
     (entry,) = found["exceeded"]
     assert (found["count"], entry["key"], entry["waiting"]) == (1, {"recipientdomain": "one.example"}, 1)
     assert many.status_code == 400
+
+
+@pytest.mark.parametrize("text", [None, "[{recipientdomain: x.example}]"])
+async def test_the_default_limit_of_a_domain_is_named_where_no_file_has_policies(
+    tmp_path: Path, text: str | None
+) -> None:
+    """Without a file, or with one of suspensions alone."""
+    file = None
+    if text:
+        file = tmp_path / "suspends.yaml"
+        file.write_text(text)
+    world = DeliveryWorld(file)
+    world.relay.seconds = 900
+    async with world.open(), world.client() as client:
+        world.desk.policies.domain_concurrency = 1
+        said = world.desk.policies.said
+        world.desk.server.limit(said.policies, said.suspensions)
+        for name in ("al", "bob"):
+            await world.put(f"{name}@one.example")
+        async with world.delivering():
+            await world.clock.pause(5)
+            (entry,) = (await client.get("/suspensions/exceeded")).json()["exceeded"]
+            explained = (await client.get("/explain?domain=one.example")).json()
+    why = "The default limit (--domain-concurrency) counts it as recipientdomain one.example"
+    assert (entry["line"], entry["waiting"]) == (0, 1)
+    assert entry["why"] == f"{why}: 1 of 1 deliveries go on, and one has to end first."
+    assert entry["why"] in explained["why"]
 
 
 @pytest.fixture
