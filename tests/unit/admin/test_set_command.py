@@ -77,6 +77,26 @@ def test_a_mail_goes_out_with_the_values_that_were_set(shell: QueueShell, monkey
     assert typed(shell, "show", f"{mail}:1", "--json").json["attempts"][0]["number"] == 1
 
 
+def test_an_active_recipient_is_held_then_set_then_released(shell: QueueShell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server that takes its mail holds it; a further recipient of the mail goes out meanwhile."""
+    shell.put("waits", recipients=(BOB, CY))
+    typed(shell, "hold", "--domain", "one.example", *WHY)
+    assert typed(shell, "set", "--all", "--set", "job=x", *WHY, "--json").json["active"] == 2
+    relay = StoppingRelay(shell.clock)
+    monkeypatch.setattr(delivery, "relay_of", lambda *_: relay)
+    assert shell.line("delivery", "serve", *HOP).code == 0
+    assert relay.had == [CY]
+    change = ("--set", "recipient=di@three.example", "--set", "job=x")
+    done = typed(shell, "set", "--domain", "one.example", *change, *WHY, "--json").json
+    assert (done["changed"], done["active"], done["left"]) == (1, 0, 0)
+    typed(shell, "release", "--all")
+    shell.pass_time(minutes=1)
+    relay = StoppingRelay(shell.clock)
+    monkeypatch.setattr(delivery, "relay_of", lambda *_: relay)
+    assert shell.line("delivery", "serve", *HOP).code == 0
+    assert relay.had == ["di@three.example"]
+
+
 def test_a_mail_with_further_recipients_is_named_and_left(shell: QueueShell) -> None:
     """Exit code 3; whole mails are set where that is said."""
     mail = shell.put_later("a", HOUR, recipients=(BOB, CY))

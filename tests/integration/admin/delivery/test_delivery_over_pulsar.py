@@ -39,6 +39,8 @@ def test_mails_are_delivered_once_come_again_when_they_are_due_and_heed_orders(
     (first,) = queue.put("first")
     (second,) = queue.put("second", options=("--due-in", "1h"))
     assert queue.line("delivery", "hold", "spool", "--in-state", "defer", "--why", "looked at").code == 0
+    late = ("--in-state", "hold", "--set", "job=late", "--why", "ticket 12")
+    assert queue.line("delivery", "set", "spool", *late).code == 0
     (tmp_path / "policies.yaml").write_text(POLICIES)
     slow = ("--fields", "recipientdomain", "--all", "--concurrency", "7", "--why", "slow", "--json")
     made = queue.line("policy", "add", "spool", *slow).json["condition"]
@@ -52,7 +54,7 @@ def test_mails_are_delivered_once_come_again_when_they_are_due_and_heed_orders(
 
     until(lambda: len(sink.mails) == 1)
     (held,) = queue.line("delivery", "list", "spool", "--in-state", "hold", "--json").json["entries"]
-    assert (held["mail"], held["order"]["why"]) == (second, "looked at")
+    assert (held["mail"], held["order"]["why"], held["fields"]) == (second, "looked at", {"jobid": "late"})
     assert queue.line("delivery", "release", "spool", "--all").code == 0
     until(lambda: len(sink.mails) == 2)
     server.send_signal(signal.SIGTERM)
