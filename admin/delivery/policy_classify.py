@@ -191,7 +191,7 @@ CLASSIFY: Final = Command(
         click.Argument(["reply"], required=False, metavar="[REPLY]"),
         option(
             "--policies",
-            "A policy file with rules of its own. [default: the shipped rules]",
+            "Policies in YAML: its classes of replies count. [default: the shipped classes]",
             type=FILE,
             metavar="FILE",
         ),

@@ -366,8 +366,8 @@ SERVE: Final = Command(
         ),
         option(
             "--concurrency",
-            "Attempts to deliver at once. Each one may need two open files and a mail in hand: raise "
-            "the limit of open files, and --prefetch, with it.",
+            "Attempts to deliver at once. Each one may need two open files and a mail in hand: raise"
+            " the limit of open files and --prefetch with it. Mails in hand share 256 MiB.",
             type=click.IntRange(1, CONCURRENCY_MAX),
             default=CONCURRENCY_DEFAULT,
             metavar="N",

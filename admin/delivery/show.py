@@ -202,7 +202,7 @@ SHOW: Final = Command(
         click.Argument(["id"], metavar="ID"),
         option(
             "--policies",
-            "A policy file whose classes of replies count. [default: the shipped classes]",
+            "Policies in YAML: its classes of replies count. [default: the shipped classes]",
             type=FILE,
             metavar="FILE",
         ),

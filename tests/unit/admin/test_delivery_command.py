@@ -134,6 +134,20 @@ def test_retries_have_a_number_an_age_and_a_jitter_for_each_transport() -> None:
     assert alerts.intervals == bulk.intervals == DEFAULT_SCHEDULE.intervals
 
 
+def test_up_to_50000_attempts_may_be_made_at_once(
+    shell: QueueShell, relay: StoppingRelay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each may need two open files, its own connection and the next one."""
+    monkeypatch.setattr(delivery, "allow_open_files", lambda wanted: wanted)
+    settings = QueueSettings(ConnectionSettings(keyspace="mail"), QueueName("spool"))
+    more = served(shell, *HOP, "--concurrency", "50001")
+    assert delivery.DeliveryRequest(settings=settings, concurrency=50_000).open_files > 100_000
+    shell.put("one", recipients=("bob@example.org",))
+    most = served(shell, *HOP, "--concurrency", "50000", "--prefetch", "50000", "--domain-concurrency", "50000")
+    assert (more.code, "50001 is not in the range 1<=x<=50000" in more.err) == (2, True)
+    assert (most.code, relay.had) == (0, ["bob@example.org"])
+
+
 def test_a_mail_has_failed_after_its_last_retry(shell: QueueShell, relay: StoppingRelay) -> None:
     """As many as were typed for its transport."""
     relay.scripts["bob@example.org"] = [LATER, LATER, LATER]

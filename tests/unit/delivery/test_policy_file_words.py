@@ -204,6 +204,60 @@ FIELDS = {
         "2:29 campaign is no field here\nThere are: transportid, jobid, tenantid, grouping, recipientdomain."
     ),
 }
+CLASSES = {
+    "classes: {}": f"1:10 classes are a list\n{LIST}",
+    "classes: [{}]": "1:11 a rule of classes lacks its class\nIt needs: class.",
+    "classes: [{class: a b}]": (
+        "1:19 'a b' is no name of a class\nWrite letters, digits and '-', a letter first, at most 40."
+    ),
+    "classes: [{class: A, code: [421, 9]}]": (
+        "1:34 '9' is no code of replies\nWrite it like 421, or 45x: x is any digit."
+    ),
+    "classes: [{class: A, enhanced: 4.7}]": (
+        "1:32 '4.7' is no enhanced status code\nWrite it like 4.7.1, or x.7.28: x is any number."
+    ),
+    "classes: [{class: A, reply: ' '}]": "1:29 an empty text is in every reply\nWrite words, or leave out reply.",
+    "classes: [{class: A, reply: '/a(?=b)/'}]": (
+        "1:29 /a(?=b)/ has a look-ahead, which cannot be matched in linear time\n"
+        "Write the expression without it. See docs/policy-file.md for the syntax that is taken."
+    ),
+    "classes: [{class: A, clas: B}]": (
+        "1:22 a rule of classes has no 'clas'\nDid you mean 'class'? It may have: class, code, enhanced, reply."
+    ),
+}
+_RULE = "name: a, class: Timeout, fields: [jobid], trigger: 5/60, then: suspend, for: 10m"
+AUTOMATION = {
+    "automation: [{name: a}]": (
+        "1:14 an automatic rule lacks its class\nIt needs: name, class, fields, trigger, then, for."
+    ),
+    f"automation: [{{{_RULE}}}, {{{_RULE}}}]": "1:105 there are two automatic rules 'a'",
+    f"automation: [{{{_RULE.replace('[jobid]', '[]')}}}]": (
+        "1:48 an automatic rule without fields is about all mails\nName a field, like recipientdomain."
+    ),
+    f"automation: [{{{_RULE.replace('Timeout', '[]')}}}]": (
+        "1:31 there is no class, so no reply counts\nName a class, like RateLimited."
+    ),
+    f"automation: [{{{_RULE.replace('5/60', '5')}}}]": (
+        "1:66 '5' is no trigger\nWrite X replies within Y seconds as X/Y, like 5/60."
+    ),
+    f"automation: [{{{_RULE.replace('5/60', '1001/60')}}}]": (
+        "1:66 '1001/60' is too large for a trigger\nAt most 1,000 replies within 86,400 seconds."
+    ),
+    f"automation: [{{{_RULE.replace('suspend', 'stop')}}}]": (
+        "1:78 it is not said what is ordered\nWrite suspend, or limits, like {concurrency: 1}."
+    ),
+    f"automation: [{{{_RULE.replace('suspend', '{}')}}}]": (
+        "1:78 it is not said which limits are ordered\nWrite them like {concurrency: 1}."
+    ),
+    f"automation: [{{{_RULE.replace('10m', '9s')}}}]": "1:92 '9s' is too short\nWrite 10s or more.",
+    f"automation: [{{{_RULE}, if: {{jobid: '#g'}}}}]": (
+        "1:109 an automatic rule knows no groups\nWrite the values, or '@name' of a list."
+    ),
+    f"policies: [{{}}]\nautomation: [{{{_RULE.replace('suspend', '{rate: 1}')}}}]": (
+        "2:48 no policy counts by exactly jobid, so these limits would never hold\n"
+        "Add one, which may have no limits of its own; or write then: suspend."
+    ),
+}
 YAML = {
     "": "1:1 there are no policies in it\nWrite at least [].",
     "- [": "1:4 this is not YAML: did not find expected node content",
@@ -237,6 +291,8 @@ YAML = {
         *RATE.items(),
         *QUOTAS.items(),
         *FIELDS.items(),
+        *CLASSES.items(),
+        *AUTOMATION.items(),
         *YAML.items(),
     ],
 )

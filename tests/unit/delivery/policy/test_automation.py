@@ -87,3 +87,12 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch, name: st
     assert counters.instants <= max(10, 3 * 5)
     assert not triggered(counters, 2, "0.example")
     assert triggered(counters, 2, "99.example")
+
+
+def test_a_sub_queue_that_goes_on_refusing_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others that were silent since go first."""
+    monkeypatch.setattr(automation, "SUB_QUEUES_MAX", 2)
+    counters = AutomaticCounters([rule(3)])
+    for domain in ("a.example", "b.example", "a.example", "c.example"):
+        assert not triggered(counters, 0, domain)
+    assert triggered(counters, 0, "a.example")
