@@ -10,8 +10,8 @@ from uuid import UUID
 from mailmend.admin.delivery.value_texts import VALUES_NOTE
 from mailmend.delivery.ledger.orders import OrderEvent
 from mailmend.delivery.mail.attempts import AttemptOutcome, AttemptStage
-from mailmend.delivery.mail.entries import EntryStage, EntryState
-from mailmend.delivery.policy.file.description import DELIVERY_RATE, THRESHOLD
+from mailmend.delivery.mail.entries import EntryState
+from mailmend.delivery.policy.file.description import THRESHOLD
 from mailmend.delivery.policy.orders import OrderKind, PlacedCondition
 from mailmend.delivery.policy.policy import PickupField
 from mailmend.mailqueue.rules.mails import ListingPosition
@@ -25,7 +25,8 @@ def from_one(number: int | None) -> int | None:
     return number + 1
 
 
-def _unless_empty(text: str) -> str | None:
+def unless_empty(text: str) -> str | None:
+    """The text; None for an empty one."""
     return text or None
 
 
@@ -37,7 +38,7 @@ def _token(position: ListingPosition | None) -> str | None:
 
 # Recipients.
 
-_ENTRY_ORDER: Final = JsonForm(
+ENTRY_ORDER: Final = JsonForm(
     body="OrderBody",
     about="An order held by a recipient: a server does it in place of an attempt.",
     answers={
@@ -47,7 +48,7 @@ _ENTRY_ORDER: Final = JsonForm(
         "at": JsonField(datetime),
     },
 )
-_INTENT: Final = JsonForm(
+INTENT: Final = JsonForm(
     body="IntentBody",
     about="What a server does with an active recipient once its attempt has ended.",
     answers={
@@ -70,14 +71,14 @@ ENTRY: Final = JsonForm(
         "state": JsonField(EntryState),
         "due_at": JsonField(datetime | None, "When a deferred one is tried again."),
         "retries": JsonField(int, "", "entry.refusals"),
-        "reply": JsonField(str | None, "", "entry.reply", _unless_empty),
-        "host": JsonField(str | None, "", "entry.host", _unless_empty),
+        "reply": JsonField(str | None, "", "entry.reply", unless_empty),
+        "host": JsonField(str | None, "", "entry.host", unless_empty),
         "fields": JsonField(dict[str, str], "", "mail.fields"),
         "attributes": JsonField(dict[str, str]),
         "first_seen_at": JsonField(datetime, "", "mail.first_seen_at"),
         "expires_at": JsonField(datetime | None, "", "mail.expires_at"),
-        "order": JsonField(_ENTRY_ORDER, "", "entry.order", optional=True),
-        "after_attempt": JsonField(_INTENT, optional=True),
+        "order": JsonField(ENTRY_ORDER, "", "entry.order", optional=True),
+        "after_attempt": JsonField(INTENT, optional=True),
         "values_set": JsonField(VALUES_NOTE, "", "values_note", optional=True),
     },
 )
@@ -108,15 +109,15 @@ _ATTEMPT: Final = JsonForm(
         "ended_at": JsonField(datetime | None),
         "outcome": JsonField(AttemptOutcome | None, "null: none is known."),
         "stage": JsonField(AttemptStage | None),
-        "status": JsonField(str | None, to_json=_unless_empty),
-        "class": JsonField(str | None, "Of the status.", "reply_class", _unless_empty),
+        "status": JsonField(str | None, to_json=unless_empty),
+        "class": JsonField(str | None, "Of the status.", "reply_class", unless_empty),
         "host": JsonField(str),
         "bytes": JsonField(int, "", "content_bytes"),
         "urgent": JsonField(bool),
         "server": JsonField(str),
     },
 )
-_CLASS: Final = JsonField(str | None, "Of the reply.", "reply_class", _unless_empty)
+_CLASS: Final = JsonField(str | None, "Of the reply.", "reply_class", unless_empty)
 _WITH_CLASS: Final = {**ENTRY.answers, "class": _CLASS}
 _SHOWN_ENTRY: Final = replace(ENTRY, body="ShownEntryBody", answers=_WITH_CLASS)
 SHOWN_ENTRIES: Final = JsonForm(
@@ -227,7 +228,7 @@ CONDITION_ORDER: Final = JsonForm(
             str | None,
             "Why it cannot be read; it then lets nothing begin of the mails that it names, or is parked.",
             "damage",
-            _unless_empty,
+            unless_empty,
         ),
     },
 )
@@ -240,7 +241,7 @@ _ON_SERVER: Final = JsonForm(
     about="What a condition is to one server.",
     answers={
         "server": JsonField(str, attribute=None),
-        "parked": JsonField(str | None, "Why it sets no limits there.", to_json=_unless_empty),
+        "parked": JsonField(str | None, "Why it sets no limits there.", to_json=unless_empty),
         "counted_as": JsonField(
             dict[str, str],
             "By value, the group as which it is counted there.",
@@ -262,7 +263,7 @@ _CONDITION_STATE: Final = JsonForm(
         "parked": JsonField(
             str | None,
             "Why it sets limits on none of them.",
-            to_json=_unless_empty,
+            to_json=unless_empty,
         ),
         "servers": JsonField(_ON_SERVER, to_json=_on_servers, many=True),
     },
@@ -330,158 +331,3 @@ ORDER_HISTORY: Final = {
 """What was done to orders."""
 
 # Explanations.
-
-_EXPLAINED_RATE: Final = replace(
-    DELIVERY_RATE, body="ExplainRate", about="At most `count` deliveries in `seconds` seconds."
-)
-
-
-def _limits() -> dict[str, JsonField]:
-    """The limits of a policy's share, as the description of the policy file names them."""
-    limits = {name: replace(limit, meaning="") for name, limit in THRESHOLD.below("threshold").items()}
-    cluster = "Whether the servers of the queue share the limits, where they can."
-    limits["rate"] = replace(limits["rate"], type=_EXPLAINED_RATE)
-    limits["cluster"] = replace(limits["cluster"], meaning=cluster)
-    return limits
-
-
-_SHARE_OF_FILE: Final = {
-    "policy": JsonField(int, "Its number in the file, from 1.", to_json=from_one),
-    "line": JsonField(int, attribute=None),
-    "key": JsonField(dict[str, str], "As what it counts the mail.", None),
-    "condition": JsonField(int | None, "The one that sets the limits, from 1; null: the default.", to_json=from_one),
-    "limits_line": JsonField(int | None, attribute=None),
-    **_limits(),
-}
-_SET_BY: Final = {
-    "set_by": JsonField(CONDITION_ORDER, "The run-time condition that sets the limits; null: the file.", optional=True)
-}
-SHARE_IN_FILE: Final = JsonForm(answers={**_SHARE_OF_FILE, **_SET_BY, "lets_none": JsonField(bool, "", "refuses")})
-"""What a policy of a file means for a mail."""
-
-SHARE: Final = JsonForm(
-    body="ShareBody",
-    about="What one policy means for the mail at this moment.",
-    answers={
-        **_SHARE_OF_FILE,
-        "shared": JsonField(bool, "Whether they do: these are this server's part."),
-        "elsewhere": JsonField(bool, "This server has no part of them, others have."),
-        **_SET_BY,
-        "delivering": JsonField(int, "Deliveries of what is counted so that go on."),
-        "refuses": JsonField(bool),
-        "free_at": JsonField(
-            datetime | None,
-            "Refusing until then; null: it does not, or one has to end first.",
-            None,
-        ),
-        "rate_free_at": JsonField(datetime | None, attribute=None),
-        "connect_free_at": JsonField(datetime | None, attribute=None),
-    },
-    first=(*_SHARE_OF_FILE, *_SET_BY),
-)
-"""The same in a server at work."""
-
-UNCONSULTED: Final = JsonForm(
-    body="UnconsultedBody",
-    about="A policy behind one that stops.",
-    answers={"policy": JsonField(int, attribute=None), "line": JsonField(int, attribute=None)},
-)
-FILE_SUSPENSION: Final = JsonForm(
-    body="FileSuspension",
-    about="A suspension of the policy file that holds the mail.",
-    answers={"suspension": JsonField(int, attribute=None), "line": JsonField(int, attribute=None)},
-)
-_REFUSALS: Final = {
-    "not_consulted": JsonField(UNCONSULTED, "", None, many=True),
-    "suspensions": JsonField(FILE_SUSPENSION, "", None, many=True),
-    "suspended_by": JsonField(SUSPENSION_ORDER, "Suspensions by hand that hold it.", None, many=True),
-}
-_IS_LEFT: Final = {"is_left": JsonField(bool, "Whether it may be sent from there now.")}
-SOURCE_IN_FILE: Final = JsonForm(
-    answers={
-        "localip": JsonField(str, "", "source"),
-        **_IS_LEFT,
-        "policies": JsonField(SHARE_IN_FILE, "", None, many=True),
-        **_REFUSALS,
-    }
-)
-"""What a file means for a mail that is sent from an address."""
-
-SOURCE: Final = JsonForm(
-    body="SourceBody",
-    about='What holds for the mail if it is sent from this address; "" is any.',
-    answers={
-        "localip": JsonField(str, "", "source"),
-        "has_share": JsonField(bool, "Whether this server knows its part of shared limits now."),
-        **_IS_LEFT,
-        "free_at": JsonField(datetime | None, "From when it may; null: now, or unknown.", None),
-        "policies": JsonField(SHARE, "", None, many=True),
-        **_REFUSALS,
-    },
-    first=("localip", "is_left"),
-)
-"""The same in a server at work."""
-
-_WAITS_ON: Final = JsonForm(
-    body="WaitsOnBody",
-    about="What wakes it: a policy and what it counts together, a suspension that ends, or the server's part of "
-    "limits.",
-    answers={
-        "policy": JsonField(int),
-        "line": JsonField(int),
-        "key": JsonField(dict[str, str]),
-        "suspension": JsonField(str),
-        "share": JsonField(bool),
-    },
-    sparse=True,
-)
-STANDING: Final = JsonForm(
-    body="StandingBody",
-    about="The state of a recipient, and why it waits.",
-    answers={
-        "id": JsonField(str, "", "entry.id", str),
-        "recipient": JsonField(str, "", "entry.recipient"),
-        "here": JsonField(bool, "Whether this server has it; else it is told as the queue knows it.", None),
-        "stage": JsonField(EntryStage | str, "Within the server, or hold, defer, active as the queue knows it.", None),
-        "since": JsonField(datetime | None, "Since when this server has its mail.", None),
-        "returns_at": JsonField(
-            datetime | None, "It goes back to the queue then, if it was not picked. null: it stays.", None
-        ),
-        "expires_at": JsonField(datetime | None, attribute=None),
-        "due_at": JsonField(datetime | None, attribute=None),
-        "order": JsonField(_ENTRY_ORDER, "", "entry.order", optional=True),
-        "after_attempt": JsonField(_INTENT, "What follows if this attempt does not deliver it.", optional=True),
-        "retries": JsonField(int, "", "entry.refusals"),
-        "reply": JsonField(str | None, "", "entry.reply", _unless_empty),
-        "host": JsonField(str | None, "", "entry.host", _unless_empty),
-        "counted_as": JsonField(dict[str, str] | None, attribute=None),
-        "sources": JsonField(SOURCE, "", None, many=True),
-        "goes_from": JsonField(str | None, "From where it goes, or will go as far as is known.", None),
-        "goes_at": JsonField(datetime | None, "null: now; or unknown, where goes_from is null too.", None),
-        "ahead": JsonField(int | None, "Mails that are counted as it is and come before it.", None),
-        "waits_on": JsonField(_WAITS_ON, "", None, many=True),
-        "why": JsonField(list[str], "The same in sentences.", None),
-    },
-)
-_ON_A_SERVER: Final = {
-    "server": JsonField(str, "", "moment.server.settings.reporter"),
-    "at": JsonField(datetime, "", "moment.at"),
-    "queue": JsonField(str, "", "moment.server.queue.name"),
-}
-MAIL_EXPLANATION: Final = JsonForm(
-    body="ExplanationAnswer",
-    about="Why a mail's recipients wait.",
-    answers={**_ON_A_SERVER, "entries": JsonField(STANDING, "", None, many=True)},
-)
-VALUES_EXPLANATION: Final = JsonForm(
-    body="ValuesAnswer",
-    about="What holds for a mail with these values at this moment.",
-    answers={
-        **_ON_A_SERVER,
-        "mail": JsonField(dict[str, str], "", "mail.values"),
-        "sources": JsonField(SOURCE, "", None, many=True),
-        "goes_from": JsonField(str | None, attribute=None),
-        "goes_at": JsonField(datetime | None, attribute=None),
-        "why": JsonField(list[str], attribute=None),
-    },
-)

@@ -11,8 +11,8 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
-from mailmend.admin.delivery.answers import SHARE, VALUES_EXPLANATION
 from mailmend.admin.delivery.explain import asked, parse_server, refusal, token_in
+from mailmend.admin.delivery.explain_answers import SHARE, VALUES_EXPLANATION
 from mailmend.admin.delivery.orders import ListOrdersRequest, list_orders
 from mailmend.admin.delivery.orders_document import list_document
 from mailmend.admin.frame.caller import Caller

@@ -13,7 +13,6 @@ from fastapi.responses import JSONResponse
 from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
-from mailmend.admin.delivery.answers import MAIL_EXPLANATION, SHARE, SOURCE, STANDING, VALUES_EXPLANATION
 from mailmend.admin.delivery.desk import (
     ExceededAtServer,
     MailExplanation,
@@ -23,6 +22,7 @@ from mailmend.admin.delivery.desk import (
 )
 from mailmend.admin.delivery.entries import intent_text
 from mailmend.admin.delivery.exceeded import EXCEEDED, EXCEEDED_MAX, EXCEEDED_SHOWN
+from mailmend.admin.delivery.explain_answers import MAIL_EXPLANATION, SHARE, SOURCE, STANDING, VALUES_EXPLANATION
 from mailmend.admin.delivery.http.shared import (
     READS_THROUGH,
     ServerDesk,
@@ -32,7 +32,8 @@ from mailmend.admin.delivery.http.shared import (
     responses,
 )
 from mailmend.admin.delivery.orders_document import set_text, suspended_text
-from mailmend.admin.delivery.policy_explain import refusals_json, share_places, suspension_numbers
+from mailmend.admin.delivery.policy_explain import suspension_numbers
+from mailmend.admin.delivery.policy_explain_document import refusals_json, share_places
 from mailmend.admin.delivery.policy_texts import counted_json, counted_text, policy_path, suspension_path
 from mailmend.admin.frame.http.application import Reader
 from mailmend.admin.frame.values import plain, shown

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mailmend.admin.delivery.answers import SHARE
+from mailmend.admin.delivery.explain_answers import SHARE
 from mailmend.admin.delivery.http.orders import Limits
 from mailmend.admin.delivery.http.shared import answer_model
 from mailmend.delivery.policy.file.description import THRESHOLD
