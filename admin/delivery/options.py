@@ -193,7 +193,7 @@ def parse_attribute(text: str) -> tuple[str, str]:
 
 DECLARED_ATTRIBUTE: Final = option(
     "--attribute",
-    "An attribute of the mail that the file declares as a field; may be given again.",
+    "An attribute of the mail: the file declares it as a field; may be given again.",
     type=ParsedValue("attribute", lambda value: parse_attribute(str(value))),
     multiple=True,
     metavar="NAME=VALUE",

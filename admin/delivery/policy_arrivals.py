@@ -116,10 +116,10 @@ def arrival_parts(found: ArrivalExplanation | None, places: RulePlaces) -> Itera
 
 _SAID: Final = {
     "client": (IncomingField.CLIENT, "Address of the client that hands the mail over"),
-    "helo": (IncomingField.HELO, "Name by which that client greets"),
-    "user": (IncomingField.USER, "User who logged in"),
-    "sender": (IncomingField.SENDER, "Sender of its envelope"),
-    "recipient": (IncomingField.RECIPIENT, "Recipient of its envelope"),
+    "client_helo": (IncomingField.HELO, "Name by which that client greets"),
+    "client_user": (IncomingField.USER, "User as whom that client logged in"),
+    "sender": (IncomingField.SENDER, "Sender of the mail"),
+    "recipient": (IncomingField.RECIPIENT, "Recipient of the mail"),
 }
 
 
@@ -146,7 +146,7 @@ def _build(own: Values, _others: Values, _context: click.Context) -> ArrivalRequ
 def _said_option(name: str) -> click.Option:
     named, about = _SAID[name]
     return option(
-        f"--{name}",
+        f"--{name.replace('_', '-')}",
         f"{about}. [default: empty]",
         type=ParsedValue("value", named.normal),
         metavar="VALUE",

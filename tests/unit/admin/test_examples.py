@@ -67,7 +67,7 @@ def typed(text: str) -> Iterator[list[str]]:
     for line in text.replace("\\\n", " ").splitlines():
         command = line.strip().removeprefix("$ ")
         if command.startswith("mailmend ") and (line.startswith("  ") or "$ " in line):
-            own = re.split(r" [|>] | {2,}(?![ -])", command)[0]
+            own = re.split(r" (?:[|<>]|>>) | {2,}(?![ -])", command)[0]
             yield [STANDING_FOR.get(word, word) for word in shlex.split(own, comments=True)[1:]]
 
 
