@@ -6,7 +6,7 @@ Cassandra), `mailqueue.memory`.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -290,6 +290,11 @@ class MailQueue(Protocol):
     def keeps_backlogs(self) -> bool:
         """Whether mails of a sub-queue that does not move can wait in a table."""
         return False
+
+    @property
+    def backlog_sizes(self) -> Mapping[SubQueueName, int]:
+        """How many mails wait in backlogs of this process, at most; nothing is read for it."""
+        return {}
 
     async def enqueue(
         self,

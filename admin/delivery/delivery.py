@@ -15,6 +15,7 @@ from mailmend.admin.delivery.options import OF_A_QUEUE
 from mailmend.admin.delivery.serve_options import SERVE
 from mailmend.admin.delivery.set_values import CHANGES, SET
 from mailmend.admin.delivery.show import SHOW
+from mailmend.admin.delivery.top import TOP
 from mailmend.admin.delivery.users import USER
 from mailmend.admin.frame.caller import Caller
 from mailmend.admin.frame.command import Command, CommandGroup
@@ -160,7 +161,7 @@ DELIVERY: Final = CommandGroup(
     either broker, keeps the journal of attempts and the orders of people, by the names of keyspace and queue. A queue
     that moves keeps both; queues of one name in several namespaces of Pulsar need a --ledger-keyspace each. To hold
     mails back on all servers, use `mailmend suspend`.""",
-    commands=(SERVE, EXPLAIN, SERVERS, USER, *ENTRY_COMMANDS),
+    commands=(SERVE, TOP, EXPLAIN, SERVERS, USER, *ENTRY_COMMANDS),
     examples="""
         mailmend delivery serve outgoing
         mailmend delivery serve outgoing --next-hop relay.example.org

@@ -22,7 +22,16 @@ from mailmend.admin.frame.document import Document, Part
 from mailmend.admin.frame.options import FILE, option
 from mailmend.admin.frame.settings import reason_of
 from mailmend.admin.frame.values import printable
-from mailmend.model.errors import AccessDenied, BadSettings, CannotReach, ExitCode, NotThere, UnsafeRequest, WrongUse
+from mailmend.model.errors import (
+    AccessDenied,
+    BadSettings,
+    CannotReach,
+    ExitCode,
+    MailmendError,
+    NotThere,
+    UnsafeRequest,
+    WrongUse,
+)
 from mailmend.model.grammar import can_be_looked_up, is_here
 from mailmend.repair.http_client import NoAnswer, ask
 
@@ -55,8 +64,14 @@ def parse_server(url: str) -> SplitResult:
     return parts
 
 
-def asked(server: SplitResult, path: str, token: str | None, authorities: Path | None) -> HttpAnswer:
-    """What a server answers to a GET.
+def asked(
+    server: SplitResult,
+    path: str,
+    token: str | None,
+    authorities: Path | None,
+    seconds: float = ANSWER_SECONDS,
+) -> HttpAnswer:
+    """What a server answers to a GET, within some seconds.
 
     Raises:
         UnsafeRequest: the token would go over the network in the clear.
@@ -77,7 +92,7 @@ def asked(server: SplitResult, path: str, token: str | None, authorities: Path |
         answer = ask(
             "GET",
             url,
-            seconds=ANSWER_SECONDS,
+            seconds=seconds,
             bytes_max=_ANSWER_BYTES_MAX,
             headers=headers,
             trusted=trusted,
@@ -191,7 +206,7 @@ def _understood(answers: Mapping[str, HttpAnswer]) -> Mapping[str, Mapping[str, 
     return {url: body}
 
 
-def refusal(url: str, answer: HttpAnswer) -> Exception:
+def refusal(url: str, answer: HttpAnswer) -> MailmendError:
     """The error that a server's answer is."""
     said: Mapping[str, Any] = {}
     if isinstance(answer.body, Mapping):

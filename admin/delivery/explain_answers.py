@@ -148,7 +148,7 @@ STANDING: Final = JsonForm(
         "why": JsonField(list[str], "The same in sentences.", None),
     },
 )
-_ON_A_SERVER: Final = {
+ON_A_SERVER: Final = {
     "server": JsonField(str, "", "moment.server.settings.reporter"),
     "at": JsonField(datetime, "", "moment.at"),
     "queue": JsonField(str, "", "moment.server.queue.name"),
@@ -156,13 +156,13 @@ _ON_A_SERVER: Final = {
 MAIL_EXPLANATION: Final = JsonForm(
     body="ExplanationAnswer",
     about="Why a mail's recipients wait.",
-    answers={**_ON_A_SERVER, "entries": JsonField(STANDING, "", None, many=True)},
+    answers={**ON_A_SERVER, "entries": JsonField(STANDING, "", None, many=True)},
 )
 VALUES_EXPLANATION: Final = JsonForm(
     body="ValuesAnswer",
     about="What holds for a mail with these values at this moment.",
     answers={
-        **_ON_A_SERVER,
+        **ON_A_SERVER,
         "mail": JsonField(dict[str, str], "", "mail.values"),
         "sources": JsonField(SOURCE, "", None, many=True),
         "goes_from": JsonField(str | None, attribute=None),

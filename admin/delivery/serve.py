@@ -26,7 +26,8 @@ from mailmend.admin.delivery.connections import (
     own_name,
     relay_of,
 )
-from mailmend.admin.delivery.desk import DeliveryDesk, PoliciesInForce, work_by
+from mailmend.admin.delivery.desk import DeliveryDesk, work_by
+from mailmend.admin.delivery.policies_in_force import PoliciesInForce
 from mailmend.admin.delivery.retry_options import RetryRequest
 from mailmend.admin.delivery.serve_options import (
     CONCURRENCY_DEFAULT,

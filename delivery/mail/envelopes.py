@@ -59,6 +59,11 @@ _FALSE: Final = (False, "false")
 _PRIORITIES_SAID: Final = range(-9, 10)
 FIELDS: Final = (PickupField.TRANSPORT_ID, PickupField.JOB_ID, PickupField.TENANT_ID, PickupField.GROUPING)
 
+SEVERAL_DOMAINS: Final = "several domains"
+"""In place of the domain: a sub-queue of mails whose recipients have more than one."""
+
+_OF_A_NAME: Final = re.compile(f" ({'|'.join(field.value for field in FIELDS)})=")
+
 NOTES_BYTES_MAX: Final = 262_144
 """The largest number of bytes of all notes of one mail: its recipients have equal parts of it.
 
@@ -128,13 +133,22 @@ def sub_queue_of(queued: QueuedMail) -> SubQueueName:
     """
     mail = queued.mail
     domains = {_domain(recipient) for recipient in mail.recipients}
-    words = ["several domains"]
+    words = [SEVERAL_DOMAINS]
     if len(domains) == 1:
         words = list(domains)
     fields = _fields(mail)
     tenant = fields.pop(PickupField.TENANT_ID, "")
     words += [f"{field.value}={text}" for field, text in fields.items()]
     return SubQueueName(tenant, " ".join(words))
+
+
+def values_of(name: SubQueueName) -> Mapping[PickupField, str]:
+    """The values that a name of `sub_queue_of` has; a value that looks like several is read as such."""
+    domain, *rest = _OF_A_NAME.split(name.rest)
+    values = {PickupField.RECIPIENT_DOMAIN: domain, PickupField.TENANT_ID: name.tenant}
+    for named, text in zip(rest[::2], rest[1::2], strict=True):
+        values[PickupField(named)] = text
+    return values
 
 
 def with_bytes(mail: Mail, content: bytes) -> Mail:

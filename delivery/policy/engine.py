@@ -19,7 +19,7 @@ before each counter too.
 Source: docs/design.md, "Pickup" (3 to 7).
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
@@ -269,6 +269,11 @@ class PickupEngine:
         if queue is None or (mail not in queue.urgent and mail not in queue.normal):
             return None
         return queue
+
+    @property
+    def under_way(self) -> Collection[Picked]:
+        """The deliveries that go on."""
+        return self._delivering.keys()
 
     def delivering(self, mail_id: str) -> Picked | None:
         """The delivery of a mail that goes on; None where none does."""

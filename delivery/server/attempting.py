@@ -40,13 +40,14 @@ from mailmend.delivery.mail.hooks import (
     PutOffDelivery,
     TryDelivery,
 )
-from mailmend.delivery.mail.settling import as_ordered
+from mailmend.delivery.mail.settling import as_ordered, settlement_of
 from mailmend.delivery.policy.engine import Picked, PickupEngine
 from mailmend.delivery.policy.policy import PickupField
 from mailmend.delivery.server.held_mails import HeldMail
 from mailmend.delivery.server.hooks import DeliveryHooks
 from mailmend.delivery.server.journalling import AttemptJournal
 from mailmend.delivery.server.ready_entries import ReadyEntry
+from mailmend.delivery.server.recent import RecentAttempts, SubQueueKey, key_of
 from mailmend.delivery.settings import DeliverySettings, TransportsInForce
 from mailmend.delivery.shared.orders import SharedOrders
 from mailmend.delivery.transports import (
@@ -88,6 +89,7 @@ class EntryAttempts:
         custom: the fields that the policies' file declares.
         trying: the attempts that are under way, each with its task.
         broken_off: the ones that were.
+        recent: how the last ones ended.
     """
 
     next_hops: NextHops
@@ -103,6 +105,7 @@ class EntryAttempts:
     custom: list[PickupField] = field(default_factory=list)
     trying: dict[Picked, asyncio.Task[Any]] = field(default_factory=dict)
     broken_off: set[Picked] = field(default_factory=set)
+    recent: RecentAttempts = field(default_factory=RecentAttempts)
 
     def break_off(self) -> None:
         """Have every attempt end at once that counts against a shared limit; its recipient is tried again."""
@@ -137,7 +140,9 @@ class EntryAttempts:
                 end = EntryEnd.FAILED
             ended = EndedEntry(entry, end, self.now(), error.reply.status, error.reply.text)
             self.hooks.saw(error.reply, ready.fields())
-            return await self.after(held, ended, None, AttemptState.UNROUTABLE)
+            ended = await self.after(held, ended, None, AttemptState.UNROUTABLE)
+            self._note(held, ended, key_of(ready.fields()))
+            return ended
         ready.hops = [hop for hop in hops if ready.addresses_for(hop)]
         if not ready.hops:
             why = "none of our addresses reaches its servers"
@@ -174,6 +179,20 @@ class EntryAttempts:
         self.engine.add(ready.counted)
 
     async def ended(self, ready: ReadyEntry, picked: Picked) -> EndedEntry:
+        """How an entry ends behind its attempts."""
+        ended = await self._tried_all(ready, picked)
+        self._note(ready.held, ended, key_of(picked.mail.values, picked.source))
+        return ended
+
+    def _note(self, held: HeldMail, ended: EndedEntry, key: SubQueueKey) -> None:
+        again_at = None
+        if ended.end is EntryEnd.REFUSED:
+            schedule = self.settings.schedule(held.mail.transport)
+            settlement = settlement_of(held.mail, [ended], schedule, self.now())
+            again_at = min(settlement.again, default=None)
+        self.recent.note(key, ended, again_at, self.nanos())
+
+    async def _tried_all(self, ready: ReadyEntry, picked: Picked) -> EndedEntry:
         """How an entry ends: one server after the other is tried, as far as the limits of each allow it at once."""
         held = ready.held
         begun = picked

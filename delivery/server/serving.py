@@ -55,7 +55,6 @@ from mailmend.delivery.policy.shares import ServerName
 from mailmend.delivery.policy.sub_queues import UNKNOWN
 from mailmend.delivery.policy.turns import NO_WEIGHTS
 from mailmend.delivery.server.attempting import EntryAttempts
-from mailmend.delivery.server.explaining import EntryStanding, standings_of
 from mailmend.delivery.server.given_back import left_over, misplaced, unpicked
 from mailmend.delivery.server.held_mails import (
     HeldMail,
@@ -66,6 +65,7 @@ from mailmend.delivery.server.held_mails import (
     log_ended,
 )
 from mailmend.delivery.server.hooks import DeliveryHooks
+from mailmend.delivery.server.in_hand import EntriesInHand
 from mailmend.delivery.server.journalling import AttemptJournal
 from mailmend.delivery.server.ready_entries import ReadyEntry
 from mailmend.delivery.server.tasks import ServerTasks
@@ -225,10 +225,9 @@ class DeliveryServer:
 
     def samples(self) -> Iterable[MetricSample]:
         """What monitoring is told of the present moment."""
-        stages = Counter[EntryStage]()
-        for held in self._held.values():
-            stages.update(entry.stage for entry in held.active.values())
-        yield from delivery_samples(self.queue.name, self.ended, stages, len(self._held), self.clock.micros())
+        stages = self.in_hand.stages
+        now = self.clock.micros()
+        yield from delivery_samples(self.queue.name, self.ended, stages, len(self._held), now)
         yield from pickup_samples(self.queue.name, self.engine.figures(self._work.nanos()))
         yield from uncertain_samples(self.queue.name, self._work.journal.uncertain)
         yield from report_samples(self.queue.name, self._departures.lost_reports)
@@ -238,9 +237,10 @@ class DeliveryServer:
         if self._limits:
             yield from share_samples(self.queue.name, self._limits.servers, self._limits.state)
 
-    def standings(self, name: str) -> Sequence[EntryStanding]:
-        """The state of this server's entries: all of a mail by any of its ids, or one as `mail:number`."""
-        return standings_of(name, self._held.values(), self._ready, self.engine, self._work.nanos())
+    @property
+    def in_hand(self) -> EntriesInHand:
+        """What this server has, to be looked at."""
+        return EntriesInHand(self._held.values(), self._ready, self._work, self.queue.backlog_sizes)
 
     @property
     def is_full(self) -> bool:

@@ -18,7 +18,8 @@ Source: docs/adr/0081.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -399,6 +400,15 @@ class ConsumerBacklogs:
                 del self._keeping[name]
         for name in self._windows.backlogs:
             self._refill(name)
+
+    @property
+    def sizes(self) -> Mapping[SubQueueName, int]:
+        """How many mails wait in the stretches that this process owns, at most; nothing is read."""
+        sizes = Counter[SubQueueName]()
+        for own in self._all:
+            if own.waiting:
+                sizes[own.listed.name] += own.waiting
+        return sizes
 
     async def close(self) -> None:
         """Leave all backlogs to other processes; nothing of them is in hand any more."""

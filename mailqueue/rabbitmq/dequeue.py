@@ -184,16 +184,24 @@ async def dequeue(  # noqa: PLR0917 - a consumer's settings, as the port has the
     priorities: Collection[int] | None,
     bytes_max: int | None = None,
     sub_queue_of: SubQueueOf | None = None,
+    consumers: set[ConsumerBacklogs] | None = None,
 ) -> AsyncGenerator[AsyncIterator[UnackedMail]]:
-    """The mails, as they are ready. Unsettled mails are delivered again after the context."""
+    """The mails, as they are ready. Unsettled mails are delivered again after the context.
+
+    Its backlogs are among `consumers` meanwhile.
+    """
     lost = partial(parts.counts.add, QueueCount.CONSUMER_LOST, parts.queue)
     async with parts.broker.deliveries(parts.queue, prefetch, priorities, lost) as deliveries:
         stream = _Stream(parts, unacked, ContentRoom(bytes_max), prefetch, sub_queue_of)
         works = (stream.feed(deliveries), stream.tend())
         working = [asyncio.ensure_future(work) for work in works]
+        if consumers is not None and stream.backlogs is not None:
+            consumers.add(stream.backlogs)
         try:
             yield stream
         finally:
+            if consumers is not None and stream.backlogs is not None:
+                consumers.discard(stream.backlogs)
             await cancelled(working)
             await stream.end()
 
@@ -213,11 +221,11 @@ class _Stream:
         self._unacked = unacked
         self._room = room
         self._prefetch = prefetch
-        self._backlogs: ConsumerBacklogs | None = None
+        self.backlogs: ConsumerBacklogs | None = None
         if sub_queue_of is not None and parts.backlogs is not None:
             tables = parts.backlogs
             take = self._fetched
-            self._backlogs = ConsumerBacklogs(parts, tables, sub_queue_of, prefetch, take)
+            self.backlogs = ConsumerBacklogs(parts, tables, sub_queue_of, prefetch, take)
         self._lookup = DeliveryLookup(parts, room)
         self._ready: Drain[UnackedMail] = Drain()
         self._takings = Takings(parts.queue)
@@ -246,8 +254,8 @@ class _Stream:
 
     async def end(self) -> None:
         """Release unsettled mails; the broker delivers them again."""
-        if self._backlogs is not None:
-            await self._backlogs.close()
+        if self.backlogs is not None:
+            await self.backlogs.close()
         await self._takings.cancel()
         await self._lookup.close()
         for enqueue_id in tuple(self._own):
@@ -255,7 +263,7 @@ class _Stream:
 
     async def tend(self) -> None:
         """Show that this process is there, tend its backlogs, and anchor mails, until cancelled."""
-        backlogs = self._backlogs
+        backlogs = self.backlogs
         if backlogs is None:
             return
         jobs = (
@@ -286,7 +294,7 @@ class _Stream:
         queued = await self._read(delivery)
         if queued is None:
             return
-        backlogs = self._backlogs
+        backlogs = self.backlogs
         if backlogs is None:
             await self._take(queued, delivery, None)
             return
@@ -401,10 +409,10 @@ class _Stream:
 
     async def _anchored_copy(self, delivery: Delivery, name: SubQueueName | None) -> Delivery:
         """A copy that waits for the first one takes no part of the prefetch, for however long."""
-        if self._backlogs is None or name is None or isinstance(delivery, BacklogDelivery):
+        if self.backlogs is None or name is None or isinstance(delivery, BacklogDelivery):
             return delivery
         try:
-            return await self._backlogs.keep(name, delivery, in_hand=True)
+            return await self.backlogs.keep(name, delivery, in_hand=True)
         except MailmendError:
             return delivery
 
@@ -418,8 +426,8 @@ class _Stream:
 
     def _left(self, name: SubQueueName | None) -> None:
         """A mail that was counted by this sub-queue is in hand no more."""
-        if self._backlogs is not None and name is not None:
-            self._backlogs.leave(name)
+        if self.backlogs is not None and name is not None:
+            self.backlogs.leave(name)
 
     async def _still_waits(self, mail: UnackedMail) -> bool:
         """Whether the mail may be handed over; it may have been deleted while it waited."""

@@ -6,7 +6,8 @@ the operations, and the operations of maintenance, under one name.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -36,6 +37,7 @@ from mailmend.mailqueue.queue import (
     due_time,
     passed_over,
 )
+from mailmend.mailqueue.rabbitmq.backlogs import ConsumerBacklogs
 from mailmend.mailqueue.rabbitmq.changes import DueChange, QueueArrivals, arrivals, enqueue, remove, restoring
 from mailmend.mailqueue.rabbitmq.dequeue import dequeue
 from mailmend.mailqueue.rabbitmq.move_due import DueMover, MoverTurns
@@ -47,6 +49,7 @@ from mailmend.mailqueue.rabbitmq.unacked import Unacked, UnackedMail
 from mailmend.mailqueue.rabbitmq.view.backlog_tables import BacklogTables
 from mailmend.mailqueue.rabbitmq.view.queue_view import QueueView
 from mailmend.mailqueue.rules import slices as starts
+from mailmend.mailqueue.rules.backlogs import SubQueueName
 from mailmend.mailqueue.rules.configuration import DEFAULT, QueueConfiguration
 from mailmend.mailqueue.rules.mails import EVERYTHING, Listed, ListingPosition, Mail, MailFilter
 from mailmend.mailqueue.rules.size import Size, SizeKind
@@ -201,6 +204,7 @@ class RabbitMailQueue(MaintainedQueue):
         self._parts = parts
         self._sweeper = sweeper
         self._unacked: Unacked = {}
+        self._consumers: set[ConsumerBacklogs] = set()
         self._mover: DueMover | None = None
         self._backlogs: BacklogReturn | None = None
         if parts.backlogs:
@@ -211,6 +215,13 @@ class RabbitMailQueue(MaintainedQueue):
     @property
     def keeps_backlogs(self) -> bool:
         return self._parts.backlogs is not None
+
+    @property
+    def backlog_sizes(self) -> Mapping[SubQueueName, int]:
+        sizes = Counter[SubQueueName]()
+        for consumer in self._consumers:
+            sizes.update(consumer.sizes)
+        return sizes
 
     async def enqueue(
         self,
@@ -235,7 +246,15 @@ class RabbitMailQueue(MaintainedQueue):
         sub_queue_of: SubQueueOf | None = None,
     ) -> AbstractAsyncContextManager[AsyncIterator[UnackedMail]]:
         prefetch = checked_prefetch(prefetch)
-        return dequeue(self._parts, self._unacked, prefetch, priorities, bytes_max, sub_queue_of)
+        return dequeue(
+            self._parts,
+            self._unacked,
+            prefetch,
+            priorities,
+            bytes_max,
+            sub_queue_of,
+            self._consumers,
+        )
 
     def browse(
         self, where: MailFilter = EVERYTHING, after: ListingPosition | None = None, *, on_broken: OnBroken = passed_over

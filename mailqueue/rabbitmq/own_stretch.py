@@ -49,6 +49,13 @@ class OwnStretch:
         return self.is_read and not self.in_hand
 
     @property
+    def waiting(self) -> int:
+        """How many of its rows were not fetched, at most."""
+        if self.is_read:
+            return 0
+        return max(0, self.put - self.gone - len(self.in_hand))
+
+    @property
     def figures(self) -> dict[str, int]:
         """How far the stretch is."""
         gone_to = self.fetched_to

@@ -10,8 +10,9 @@ from typing import Any, cast
 
 import httpx2
 
-from mailmend.admin.delivery.desk import DeliveryDesk, PoliciesInForce
+from mailmend.admin.delivery.desk import DeliveryDesk
 from mailmend.admin.delivery.http.routes import DELIVERIES
+from mailmend.admin.delivery.policies_in_force import PoliciesInForce
 from mailmend.admin.frame.http.access import Access
 from mailmend.admin.frame.http.application import application
 from mailmend.admin.frame.settings import ConnectionSettings, QueueSettings

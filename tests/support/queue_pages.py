@@ -200,22 +200,24 @@ QUEUE_PAGES: Mapping[str, Callable[[RealQueue], None]] = {
     "destination-throttles-us": destination_throttles,
     "sending-address-is-blocked": destination_throttles,
     "mail-is-held-and-looked-at": one_is_deferred,
-    "customer-jams-the-queue": customer_jams,
     "change-a-policy-safely": policy_is_changed,
     "delivery-server-died": nobody_delivers,
     "reports-are-lost": destination_throttles,
 }
 """Each page, and what brings its state about; they are executed by `tests/integration/admin/test_queue_runbooks.py`."""
 
+JAMMED_PAGE = "customer-jams-the-queue"
+"""It asks a server at work; `tests/integration/admin/delivery/test_jammed_queue.py` executes it."""
 
-def walk(queue: RealQueue, steps: Iterable[RunbookStep], mail: str = "") -> None:
-    """Each command ends with the code that the page promises.
+
+def walk(queue: RealQueue, steps: Iterable[RunbookStep], mail: str = "", server: str = "") -> None:
+    """Each command ends with the code that the page promises; `server` is the address of one that is at work.
 
     The broker's own counts lag behind what was done by a second or two, so a command that reads them gets the time.
     """
     for command, output in steps:
         promised = _PROMISED.search(command)
-        _end_with(queue, filled(queue, command, mail), int(promised[1] if promised else 0), output)
+        _end_with(queue, filled(queue, command, mail, server), int(promised[1] if promised else 0), output)
 
 
 _WILD = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[\d.,:]+")
@@ -237,13 +239,14 @@ def _plain(line: str) -> str:
     return " ".join(_WILD.sub("#", line.removesuffix("...")).split())
 
 
-def filled(queue: RealQueue, command: str, mail: str) -> list[str]:
+def filled(queue: RealQueue, command: str, mail: str, server: str = "") -> list[str]:
     """The words as a person types them, the placeholders filled in."""
     kept = sorted(queue.line.home.rglob("queue/*.jsonl.gz"), key=lambda file: file.stat().st_mtime)
     values = {
         "$KEYSPACE": queue.keyspace.name,
         "$QUEUE": queue.name,
         "$MAIL": mail,
+        "$SERVER": server,
         "$KEPT": str(kept[-1]) if kept else "",
         "$SUSPENSION": _last_id(queue, "suspend") if "$SUSPENSION" in command else "",
         "$CONDITION": _last_id(queue, "policy") if "$CONDITION" in command else "",

@@ -144,7 +144,7 @@ def values_json(result: ValuesExplanation) -> dict[str, Any]:
     """What would hold for a mail with these values."""
     moment = result.moment
     sources = [_source_json(source, moment) for source in result.sources]
-    why = [*_refusals(result.sources, moment), *_from_where(result.sources, result.goes, moment)]
+    why = [*refusals_of(result.sources, moment), *_from_where(result.sources, result.goes, moment)]
     goes = _goes_json(result.goes, moment)
     found: dict[str, Any] = plain(VALUES_EXPLANATION.json(result, sources=sources, **goes, why=why))
     return found
@@ -155,7 +155,7 @@ def exceeded_json(result: ExceededAtServer) -> dict[str, Any]:
     moment = result.moment
     entries = list[Mapping[str, Any]]()
     for entry in result.entries:
-        figures = {"since": _instant(entry.since, moment), "waiting": entry.waiting}
+        figures = {"since": known_instant(entry.since, moment), "waiting": entry.waiting}
         why = _of_share(entry.share, moment)
         entries.append({**_share_json(entry.share, moment), **figures, "why": why})
     found: dict[str, Any] = plain(EXCEEDED.json(result, exceeded=entries))
@@ -226,7 +226,7 @@ def _queued_json(standing: QueuedStanding, moment: ServerMoment) -> dict[str, An
 
 def _of_alike(alike: ValuesExplanation, moment: ServerMoment) -> Iterator[str]:
     """What refuses a mail like it here; the servers of its domain are not looked up for that."""
-    refusals = list(_refusals(alike.sources, moment))
+    refusals = list(refusals_of(alike.sources, moment))
     if refusals:
         yield "A mail like it waits here for this:"
         yield from refusals
@@ -267,7 +267,7 @@ def _sentences(standing: EntryStanding, moment: ServerMoment) -> Iterator[str]:
         address = values.get(PickupField.REMOTE_IP, "")
         yield f"It is being delivered to {host} ({address}){by}."
     elif standing.sources:
-        yield from _refusals(standing.sources, moment)
+        yield from refusals_of(standing.sources, moment)
         yield from _from_where(standing.sources, standing.goes, moment)
         if standing.ahead:
             yield f"Mails that are counted as it is and come before it: {standing.ahead:,}."
@@ -299,10 +299,10 @@ def _from_where(sources: Sequence[SourceExplanation], goes: NextSource | None, m
 def _goes_json(goes: NextSource | None, moment: ServerMoment) -> dict[str, Any]:
     if goes is None:
         return {"goes_from": None, "goes_at": None}
-    return {"goes_from": goes.source, "goes_at": _instant(goes.clear_at, moment)}
+    return {"goes_from": goes.source, "goes_at": known_instant(goes.clear_at, moment)}
 
 
-def _refusals(sources: Sequence[SourceExplanation], moment: ServerMoment) -> Iterator[str]:
+def refusals_of(sources: Sequence[SourceExplanation], moment: ServerMoment) -> Iterator[str]:
     """What refuses it: once where that is the same from every address, else from each."""
     answers = [list(_of_source(source, moment)) for source in sources]
     if not answers:
@@ -361,7 +361,7 @@ def _of_share(share: PolicyShare, moment: ServerMoment) -> str:
 def _source_json(source: SourceExplanation, moment: ServerMoment) -> dict[str, Any]:
     return SOURCE.json(
         source,
-        free_at=_instant(source.clear_at, moment),
+        free_at=known_instant(source.clear_at, moment),
         policies=[_share_json(share, moment) for share in source.shares],
         **refusals_json(source, moment.policies.said, moment.suspensions, partial(_line, moment)),
     )
@@ -371,9 +371,9 @@ def _share_json(share: PolicyShare, moment: ServerMoment) -> dict[str, Any]:
     return SHARE.json(
         share,
         **share_places(share, moment.policies.said, partial(_line, moment)),
-        free_at=_instant(share.clear_at, moment),
-        rate_free_at=_instant(share.rate_at, moment),
-        connect_free_at=_instant(share.connect_at, moment),
+        free_at=known_instant(share.clear_at, moment),
+        rate_free_at=known_instant(share.rate_at, moment),
+        connect_free_at=known_instant(share.connect_at, moment),
     )
 
 
@@ -387,7 +387,7 @@ def _place_json(place: tuple[int, CounterKey], moment: ServerMoment) -> Mapping[
     return {"policy": number + 1, "line": _line(moment, policy_path(number)), "key": counted}
 
 
-def _instant(nanos: int | None, moment: ServerMoment) -> datetime | None:
+def known_instant(nanos: int | None, moment: ServerMoment) -> datetime | None:
     """None: now, or unknown."""
     if nanos is None or nanos == UNKNOWN:
         return None

@@ -5,7 +5,6 @@ from typing import Final
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
-from mailmend.admin.delivery.desk import POLICIES_IN_FORCE, policies_json
 from mailmend.admin.delivery.http.entries import ENTRIES
 from mailmend.admin.delivery.http.explain import EXPLAIN
 from mailmend.admin.delivery.http.orders import CONDITIONS, SUSPENSIONS
@@ -18,6 +17,8 @@ from mailmend.admin.delivery.http.shared import (
     bad_request,
     responses,
 )
+from mailmend.admin.delivery.http.sub_queues import SUB_QUEUES
+from mailmend.admin.delivery.policies_in_force import POLICIES_IN_FORCE, policies_json
 from mailmend.admin.frame.http.application import METRICS, Api, Operator, Reader, error, health_router, log_change
 from mailmend.model.errors import WrongUse
 
@@ -55,6 +56,7 @@ command prints with --json; what is ordered is done in the name of the token, an
         VALUES,
         ENTRIES,
         EXPLAIN,
+        SUB_QUEUES,
         SUSPENSIONS,
         CONDITIONS,
         POLICIES,

@@ -38,7 +38,7 @@ from tests.support.commands import CommandLine, Ended, command_line, contact_of
 from tests.support.james_queue import james_queue_rows
 from tests.support.keyspaces import LEDGER, created, dropped
 from tests.support.mail_states import QUIET, MailKeyspace, mail_keyspace
-from tests.support.queue_pages import PULSAR_PAGES, QUEUE_PAGES, lacking
+from tests.support.queue_pages import JAMMED_PAGE, PULSAR_PAGES, QUEUE_PAGES, lacking
 from tests.support.repairing import mirror_row, mirror_suspect
 from tests.support.servers import CassandraServer
 
@@ -300,7 +300,7 @@ def scene(cassandra: CassandraServer, tmp_path_factory: pytest.TempPathFactory) 
 
 
 def test_every_page_has_its_state() -> None:
-    assert {page.name for page in pages()} == {*STATES, *QUEUE_PAGES, *PULSAR_PAGES}
+    assert {page.name for page in pages()} == {*STATES, *QUEUE_PAGES, *PULSAR_PAGES, JAMMED_PAGE}
 
 
 @pytest.mark.parametrize("page", [page for page in pages() if page.name in STATES], ids=lambda page: page.name)

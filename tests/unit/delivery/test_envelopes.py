@@ -19,7 +19,15 @@ from mailmend.delivery.mail.entries import (
     EntryId,
     OutgoingMail,
 )
-from mailmend.delivery.mail.envelopes import REMEMBERED, mail_again, outgoing_of, plain_attributes
+from mailmend.delivery.mail.envelopes import (
+    REMEMBERED,
+    SEVERAL_DOMAINS,
+    mail_again,
+    outgoing_of,
+    plain_attributes,
+    sub_queue_of,
+    values_of,
+)
 from mailmend.delivery.mail.notices import NoticeCondition, ReturnedPart
 from mailmend.delivery.policy.policy import PickupField
 from mailmend.mailqueue.admission import admitted
@@ -203,3 +211,22 @@ def test_attributes_with_halves_of_surrogate_pairs_are_read_as_replacements() ->
     mail = replace(mail_with(), attributes=texts)
     assert read(mail)[0].fields == {PickupField.JOB_ID: "a\ufffdb"}
     assert plain_attributes(mail) == {"jobid": "a\ufffdb"}
+
+
+WORDS = st.text("ab =", max_size=5)
+
+
+@given(WORDS, WORDS, WORDS, st.sampled_from([("a.example",), ("a.example", "a.example"), ("a.example", "b.example")]))
+def test_the_name_of_a_sub_queue_tells_the_values_of_its_mails(
+    tenant: str, job: str, grouping: str, domains: tuple[str, ...]
+) -> None:
+    """The domain too, where all recipients have one."""
+    fields = {PickupField.TENANT_ID: tenant, PickupField.JOB_ID: job, PickupField.GROUPING: grouping}
+    mail = mail_with(**{named.value: text for named, text in fields.items()})
+    mail = replace(mail, recipients=tuple(f"bob@{domain}" for domain in domains))
+    name = sub_queue_of(QueuedMail(EnqueueId(UUID(int=1)), mail, _NO_BLOBS))
+    domain = SEVERAL_DOMAINS
+    if len(set(domains)) == 1:
+        domain = domains[0]
+    known = {named: text for named, text in values_of(name).items() if text}
+    assert known == {PickupField.RECIPIENT_DOMAIN: domain} | {named: text for named, text in fields.items() if text}

@@ -132,6 +132,37 @@ async def test_mails_in_a_backlog_are_listed_and_counted_as_before(twin: TwinQue
         assert (await queue.size()).mails == 60
 
 
+async def test_the_sizes_of_backlogs_are_known_without_reading_them(twin: TwinQueue, queue: RabbitMailQueue) -> None:
+    """What is in hand is not counted; nothing is left behind the last mail, nor behind the consumer."""
+    await enqueued(queue, *jammed(60), "free-1")
+    name = SubQueueName("", "jammed")
+    async with holding(twin, queue) as holder:
+        left = 60
+        while left:
+            held = [held for held in await holder.has() if held.startswith("jammed")]
+            assert queue.backlog_sizes.get(name, 0) == left - len(held)
+            await holder.settled(held[:5])
+            left -= len(held[:5])
+        await holder.has()
+        assert queue.backlog_sizes == {}
+        await enqueued(queue, *jammed(60))
+        await holder.has()
+        assert set(queue.backlog_sizes) == {name}
+    assert queue.backlog_sizes == {}
+
+
+async def test_a_backlog_that_was_taken_over_is_counted_by_its_new_owner(twin: TwinQueue) -> None:
+    """Until its last mail is in hand."""
+    async with await twin.process() as first, holding(twin, first) as holder:
+        await enqueued(first, *jammed(60))
+        await holder.has()
+    async with await twin.process() as second, holding(twin, second) as holder:
+        await holder.has(2 * SEEN_FOR.total_seconds())
+        assert second.backlog_sizes == {SubQueueName("", "jammed"): 60 - len(holder.held)}
+        await holder.drained()
+        assert second.backlog_sizes == {}
+
+
 async def test_a_mail_that_is_deleted_in_a_backlog_never_comes(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     await enqueued(queue, *jammed(60))
     async with holding(twin, queue) as holder:

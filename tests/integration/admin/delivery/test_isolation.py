@@ -5,6 +5,7 @@ A mail behind 200 suspended ones went out after 261 seconds where a server had 2
 
 import signal
 import subprocess
+import time
 from collections.abc import Callable
 
 import pytest
@@ -20,6 +21,13 @@ pytestmark = [pytest.mark.cassandra, pytest.mark.broker, pytest.mark.object_stor
 JAMMED = 200
 HELD = 3
 FEW = ("--prefetch", "20")
+
+BLOCKED = 1_000
+BEHIND_SECONDS = 2.0
+"""How long a mail of another domain takes behind `BLOCKED` mails."""
+
+NEXT_SECONDS = 1.0
+"""How long the next one takes."""
 
 
 def put(queue: RealQueue, recipient: str, count: int = 1) -> None:
@@ -76,3 +84,40 @@ def test_a_mail_behind_many_suspended_ones_goes_out_and_no_kill_loses_or_doubles
     left = queue.line("delivery", "list", "spool", "--json").json["entries"]
     assert [entry["state"] for entry in left] == ["hold"] * 2 * HELD
     assert in_backlogs(queue) == 0
+
+
+@pytest.mark.thorough
+def test_behind_a_thousand_blocked_mails_another_one_goes_out_within_two_seconds(
+    queue: RealQueue, sinks: Callable[..., SmtpSink], serving: Callable[..., "subprocess.Popen[str]"]
+) -> None:
+    """With all settings as they are by default. The next one takes a second.
+
+    The server stands still while the mails are enqueued: all of them are at the broker when it goes on.
+    """
+    sink = sinks()
+    blocked = ("--domain", "jam.example", "--why", "they throttle us")
+    suspended = queue.line("suspend", "add", "spool", *blocked, "--for", "1h")
+    assert suspended.code == 0, suspended.err
+    server = serving(sink)
+    put(queue, "ann@free.example")
+    until(lambda: len(sink.mails) == 1)
+
+    server.send_signal(signal.SIGSTOP)
+    put(queue, "bob@jam.example", BLOCKED)
+    put(queue, "cy@free.example")
+    server.send_signal(signal.SIGCONT)
+    behind = seconds_until_taken(sink, 2)
+    put(queue, "dan@free.example")
+    following = seconds_until_taken(sink, 3)
+
+    assert delivered(sink)[1:] == ["TO:<cy@free.example>", "TO:<dan@free.example>"]
+    assert (behind <= BEHIND_SECONDS, following <= NEXT_SECONDS) == (True, True), (behind, following)
+
+
+def seconds_until_taken(sink: SmtpSink, count: int) -> float:
+    """How long it takes until the sink has that many mails."""
+    began_at = time.monotonic()
+    while len(sink.mails) < count:
+        assert time.monotonic() - began_at < PATIENCE_SECONDS
+        time.sleep(0.01)
+    return time.monotonic() - began_at

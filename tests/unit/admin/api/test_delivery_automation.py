@@ -7,8 +7,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from mailmend.admin.delivery.desk import POLICIES_IN_FORCE, use_classes
+from mailmend.admin.delivery.desk import use_classes
 from mailmend.admin.delivery.http.shared import answer_model
+from mailmend.admin.delivery.policies_in_force import POLICIES_IN_FORCE
 from mailmend.delivery.mail.attempts import SmtpReply
 from mailmend.mailqueue.prometheus import metrics_text
 from tests.support.deliveries import ACCEPTED

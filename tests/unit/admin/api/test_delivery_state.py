@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from mailmend.admin.delivery.desk import POLICIES_IN_FORCE
 from mailmend.admin.delivery.http.shared import answer_model
+from mailmend.admin.delivery.policies_in_force import POLICIES_IN_FORCE
 from mailmend.admin.frame.http.access import Access
 from mailmend.admin.frame.http.desk import ASKED_EVERY
 from mailmend.delivery.ledger.orders import LedgerOrders
