@@ -49,6 +49,8 @@ _ASKED_AT_ONCE: Final = 16
 _INTERVAL_MAX: Final = timedelta(hours=1)
 _REPLY_BYTES: Final = 60
 _SUMS: Final = ("waiting", "in_hand", "backlog", "going", "delivered", "refused", "failed")
+_PAPER_COLUMNS: Final = 160
+_WRAPPED: Final = frozenset({"last reply"})
 _QUIT: Final = ("q", "Q")
 
 
@@ -313,6 +315,7 @@ def _summed(alike: Sequence[tuple[str, Mapping[str, Any]]]) -> Mapping[str, Any]
         **sums,
         "sources": sorted(sources),
         "reply": max(replies, key=lambda reply: reply["at"], default=None),
+        "cause": most["cause"],
         "why": most["why"],
         "until": most["until"],
         "servers": sorted({server for server, row in alike if row["waiting"] or row["going"]}),
@@ -374,9 +377,9 @@ def _parts(look: TopLook) -> Iterator[Part]:
     for row in look.rows:
         cells = _cells(row)
         rows.append([cells[column] for column in columns])
-    yield Grid("Sub-queues", columns, rows)
+    yield Grid("Sub-queues", columns, rows, _WRAPPED, paper_columns=_PAPER_COLUMNS)
     if look.left_out:
-        yield f"Sub-queues that are not shown: {look.left_out:,}. Show more with --limit."
+        yield f"Sub-queues that are not shown: {look.left_out:,}. Show more with --rows."
 
 
 def _cells(row: Mapping[str, Any]) -> Mapping[str, str]:
@@ -388,9 +391,6 @@ def _cells(row: Mapping[str, Any]) -> Mapping[str, str]:
     reply = ""
     if row["reply"]:
         reply = cut(row["reply"]["text"], _REPLY_BYTES)
-    why = ""
-    if row["why"]:
-        why = row["why"][-1]
     until = ""
     if row["until"]:
         until = _clock_text(row["until"])
@@ -401,7 +401,7 @@ def _cells(row: Mapping[str, Any]) -> Mapping[str, str]:
         "going": f"{row['going']:,}",
         "per minute": per_minute,
         "last reply": reply,
-        "why": why,
+        "why": row["cause"],
         "until": until,
     }
 
@@ -426,8 +426,8 @@ TOP: Final = Command(
     Deferred and held mails are not counted: `mailmend delivery group` counts them. Going:
     attempts under way. Per minute: recipients that were delivered in the last minute, and how
     many were refused. A server remembers the last reply of the 2,000 sub-queues that it tried
-    last. The reason and the time are of the first mail that waits, as `mailmend delivery explain`
-    says them.
+    last. The reason and the time are of the first mail that waits; `mailmend delivery explain`
+    says more of it.
 
     A look reads neither Cassandra nor the broker. With --json each look is one object on a line;
     without --once a last object says how many looks there were.""",
@@ -438,7 +438,7 @@ TOP: Final = Command(
         click.Argument(["queue"], type=QUEUE_NAME, metavar="QUEUE"),
         option(
             "--by",
-            "Field to tell sub-queues apart by; may be given again. [default: domain and tenant]",
+            "Field to count by; may be given again. [default: domain and tenant]",
             type=click.Choice(list(SubQueueField), case_sensitive=False),
             multiple=True,
             metavar="FIELD",
@@ -450,13 +450,14 @@ TOP: Final = Command(
             default="2s",
         ),
         option(
-            "--limit",
+            "--rows",
             "Maximum number of sub-queues.",
+            "limit",
             type=click.IntRange(1, ROWS_MAX),
             default=_ROWS,
             metavar="N",
         ),
-        flag("--once", "Look once, and end."),
+        flag("--once", "End after one round."),
         flag("--plain", "Write lines without control codes, one block a look."),
         *ASK_OPTIONS,
     ),

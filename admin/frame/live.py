@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 from rich.console import Console, ScreenContext
 from rich.text import Text
 
-from mailmend.admin.frame.document import Document
+from mailmend.admin.frame.document import Document, Grid
 from mailmend.admin.frame.presenter import PAPER_COLUMNS, show, stdout_console
 from mailmend.admin.frame.terminal import somebody_types
 from mailmend.admin.frame.whole_files import to_stdout
@@ -48,13 +48,14 @@ class PlainSeries:
 
     def draw(self, document: Document) -> None:
         """Write it below the one before."""
+        grids = [part for part in document.body if isinstance(part, Grid)]
         console = Console(
             file=sys.stdout,
             force_terminal=False,
             color_system=None,
             highlight=False,
             soft_wrap=True,
-            width=PAPER_COLUMNS,
+            width=max((grid.paper_columns for grid in grids), default=PAPER_COLUMNS),
         )
         with to_stdout():
             show(document, console)

@@ -323,7 +323,7 @@ def _of_source(source: SourceExplanation, moment: ServerMoment) -> Iterator[str]
     if not source.has_share:
         yield "This server does not know its part of shared limits now: see mailmend delivery servers."
     for number in suspension_numbers(source, moment.policies.said):
-        yield f"Suspended by the policy file, line {_line(moment, suspension_path(number))}."
+        yield f"Suspended by the policy file, line {line_of(moment, suspension_path(number))}."
     heeded = moment.suspensions
     for name in source.suspensions:
         if name in heeded:
@@ -334,7 +334,7 @@ def _of_share(share: PolicyShare, moment: ServerMoment) -> str:
     policy = moment.policies.said.policies[share.policy]
     threshold = share.threshold
     counted = counted_text(dict(zip(policy.fields, share.key, strict=True))) or "every mail"
-    line = _line(moment, policy_path(share.policy))
+    line = line_of(moment, policy_path(share.policy))
     what = f"Policy {share.policy + 1} (line {line}) counts it as {counted}"
     if not line:
         what = f"The default limit (--domain-concurrency) counts it as {counted}"
@@ -363,14 +363,14 @@ def _source_json(source: SourceExplanation, moment: ServerMoment) -> dict[str, A
         source,
         free_at=known_instant(source.clear_at, moment),
         policies=[_share_json(share, moment) for share in source.shares],
-        **refusals_json(source, moment.policies.said, moment.suspensions, partial(_line, moment)),
+        **refusals_json(source, moment.policies.said, moment.suspensions, partial(line_of, moment)),
     )
 
 
 def _share_json(share: PolicyShare, moment: ServerMoment) -> dict[str, Any]:
     return SHARE.json(
         share,
-        **share_places(share, moment.policies.said, partial(_line, moment)),
+        **share_places(share, moment.policies.said, partial(line_of, moment)),
         free_at=known_instant(share.clear_at, moment),
         rate_free_at=known_instant(share.rate_at, moment),
         connect_free_at=known_instant(share.connect_at, moment),
@@ -384,7 +384,7 @@ def _place_json(place: tuple[int, CounterKey], moment: ServerMoment) -> Mapping[
     if number == SUSPENDED:
         return {"suspension": key[0]}
     counted = counted_json(moment.policies.said.policies[number].fields, key)
-    return {"policy": number + 1, "line": _line(moment, policy_path(number)), "key": counted}
+    return {"policy": number + 1, "line": line_of(moment, policy_path(number)), "key": counted}
 
 
 def known_instant(nanos: int | None, moment: ServerMoment) -> datetime | None:
@@ -394,7 +394,7 @@ def known_instant(nanos: int | None, moment: ServerMoment) -> datetime | None:
     return moment.at_nanos(nanos)
 
 
-def _line(moment: ServerMoment, path: DocumentPath) -> int:
+def line_of(moment: ServerMoment, path: DocumentPath) -> int:
     """The line of a place in the file; 0 for the limit of a domain where no file has policies."""
     read = moment.policies.read
     if read is None or (path[0] == "policies" and not read.said.policies):

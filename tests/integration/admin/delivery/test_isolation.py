@@ -41,6 +41,12 @@ def in_backlogs(queue: RealQueue) -> int:
     return len(list(queue.keyspace.scan(Scan(BACKLOG_MAILS, ("place",)))))
 
 
+def states(queue: RealQueue) -> list[str]:
+    """Of the recipients that are in the queue."""
+    entries = queue.line("delivery", "list", "spool", "--json").json["entries"]
+    return [entry["state"] for entry in entries]
+
+
 def delivered(sink: SmtpSink) -> list[str]:
     """To whom, in order."""
     return [mail.recipients[0].split()[1] for mail in sink.mails]
@@ -75,14 +81,14 @@ def test_a_mail_behind_many_suspended_ones_goes_out_and_no_kill_loses_or_doubles
     until(lambda: len(sink.mails) == 2)
     assert queue.line("suspend", "remove", "spool", suspended.json["suspension"]["id"]).code == 0
     until(lambda: len(sink.mails) == JAMMED + 2)
+    until(lambda: states(queue) == ["hold"] * 2 * HELD)
     server.send_signal(signal.SIGTERM)
     said = server.communicate(timeout=PATIENCE_SECONDS)[1]
 
     assert server.returncode == 0, said
     assert delivered(sink).count("TO:<bob@jam.example>") == JAMMED
     assert "TO:<dan@jam.example>" not in delivered(sink)
-    left = queue.line("delivery", "list", "spool", "--json").json["entries"]
-    assert [entry["state"] for entry in left] == ["hold"] * 2 * HELD
+    assert states(queue) == ["hold"] * 2 * HELD
     assert in_backlogs(queue) == 0
 
 

@@ -65,6 +65,7 @@ async def test_what_waits_in_hand_and_in_backlogs_and_what_goes_is_counted(
     assert jammed["why"] == [
         "Policy 1 (line 1) counts it as recipientdomain one.example: 2 of 2 deliveries go on, and one has to end first."
     ]
+    assert jammed["cause"] == "policy 1 (line 1), recipientdomain one.example: 2 of 2 go on"
     assert (jammed["until"], jammed["sources"]) == (None, [A, B])
     assert figures(free, "values", "waiting", "going", "why") == [{"domain": "two.example", "tenant": ""}, 0, 1, []]
     assert figures(answer, "waiting", "going", "left_out", "queue") == [58, 3, 0, "outgoing"]
@@ -80,6 +81,8 @@ async def test_a_suspended_sub_queue_says_who_suspended_it_why_and_until_when(
         await world.clock.pause(5)
         (row,) = (await look(client, "?by=tenant"))["sub_queues"]
     assert figures(row, "values", "waiting", "going") == [{"tenant": "acme"}, 30, 0]
+    assert row["cause"].startswith("suspended by ")
+    assert row["cause"].endswith(": jams the queue; ticket 12")
     assert "jams the queue; ticket 12" in row["why"][-1]
     left = datetime.fromisoformat(row["until"]) - datetime.fromisoformat(made["made_at"])
     assert left == pytest.approx(timedelta(hours=1), abs=timedelta(seconds=1))
