@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -35,6 +35,7 @@ from mailmend.delivery.server.serving import DeliveryServer
 from mailmend.delivery.settings import DeliverySettings
 from mailmend.mailqueue.memory import MemoryDequeued, MemoryMailQueue
 from mailmend.mailqueue.queue import DELAYED, SubQueueOf
+from mailmend.mailqueue.rules.backlogs import SubQueueName
 from mailmend.mailqueue.rules.mails import Mail
 from mailmend.model.errors import CannotReach
 from mailmend.model.ids import EnqueueId, QueueName
@@ -222,6 +223,10 @@ class MortalQueue:
     @property
     def keeps_backlogs(self) -> bool:
         return self.queue.keeps_backlogs
+
+    @property
+    def backlog_sizes(self) -> Mapping[SubQueueName, int]:
+        return self.queue.backlog_sizes
 
     @asynccontextmanager
     async def dequeue(
