@@ -16,6 +16,9 @@ from tests.support.smtp_sink import SmtpSink
 
 pytestmark = [pytest.mark.cassandra, pytest.mark.broker, pytest.mark.object_store]
 
+JAMS = (60, pytest.param(5_000, marks=pytest.mark.thorough))
+"""The numbers of mails that jam the queue."""
+
 POLICIES = "policies: [{fields: [tenantid], conditions: [{if: {tenantid: acme}, then: {rate: 1/7200}}]}]\n"
 TOGETHER = 500
 """How many mails one command enqueues."""
@@ -53,7 +56,7 @@ def shell_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("jammed", [60, pytest.param(5_000, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("jammed", JAMS)
 def test_the_page_says_who_jams_the_queue_why_and_until_when(
     queue: RealQueue,
     sinks: Callable[..., SmtpSink],
