@@ -24,6 +24,7 @@ from mailmend.delivery.policy.counters import PolicyChanges
 from mailmend.delivery.policy.engine import PickupEngine
 from mailmend.delivery.policy.orders import (
     AUTOMATIC_OWNER,
+    HOOK_OWNER,
     Order,
     OrderKind,
     PlacedCondition,
@@ -39,10 +40,16 @@ from mailmend.model.instants import instant_of, nanos_in, nanos_of, span_of
 from mailmend.model.ports import Clock
 
 HOLDING_MAX: Final = 1_000
-"""The maximum number of suspensions of hooks and automatic rules in a queue, and of conditions.
+"""The maximum number of suspensions of all hooks in a queue, and of conditions.
 
 A further one is not taken.
 """
+
+RULE_HOLDING_MAX: Final = 200
+"""The same for each automatic rule alone: mails that clients send can trigger a rule for any number of domains."""
+
+_SAID_EVERY: Final = timedelta(minutes=1)
+"""How long the log is silent about further orders of an owner that are not taken."""
 
 _READING: Final = "what is ordered stays as it was"
 """Said where the orders cannot be read."""
@@ -184,6 +191,21 @@ def _log_placed(placed: PlacedCondition) -> None:
 
 
 @dataclass(slots=True, eq=False)
+class OwnersSaid:
+    """The owners that the log has named within the last minute: a burst of refused orders is one line."""
+
+    _said: dict[str, float] = field(default_factory=dict)
+
+    def is_new(self, owner: str, now: float) -> bool:
+        """Whether the log may name an owner now, in seconds of a clock that never goes back."""
+        self._said = {name: at for name, at in self._said.items() if now - at < _SAID_EVERY.total_seconds()}
+        if owner in self._said:
+            return False
+        self._said[owner] = now
+        return True
+
+
+@dataclass(slots=True, eq=False)
 class HookOrders:
     """Orders of the hooks and the automatic rules of one server, until the ledger has them.
 
@@ -196,6 +218,7 @@ class HookOrders:
     _unwritten: dict[UUID, Order] = field(default_factory=dict)
     _unremoved: dict[UUID, Order] = field(default_factory=dict)
     _renewed: set[UUID] = field(default_factory=set)
+    _said_full: OwnersSaid = field(default_factory=OwnersSaid)
 
     def ordered(self, given: HookOrder, owner: str, holding: Iterable[Order]) -> Sequence[Order] | None:
         """The orders that hold after this one, of all that hold of its kind; None where nothing changes."""
@@ -247,11 +270,8 @@ class HookOrders:
 
     def _with(self, order: Order, lasting: Sequence[Order]) -> Sequence[Order] | None:
         others = [other for other in lasting if other.id != order.id]
-        if sum(other.is_of_program for other in others) >= HOLDING_MAX:
-            what = "a hook orders too much"
-            if order.owner.startswith(AUTOMATIC_OWNER):
-                what = "an automatic rule orders too much"
-            _LOG.warning(what, extra={"owner": order.owner, "holding": HOLDING_MAX})
+        if _is_full(order.owner, others):
+            self._say_full(order.owner)
             return None
         if order.id not in self._unwritten:
             if len(others) == len(lasting):
@@ -261,6 +281,14 @@ class HookOrders:
         self._unwritten[order.id] = order
         self._unremoved.pop(order.id, None)
         return [*others, order]
+
+    def _say_full(self, owner: str) -> None:
+        if not self._said_full.is_new(owner, self.clock.monotonic()):
+            return
+        if owner.startswith(AUTOMATIC_OWNER):
+            _LOG.warning("an automatic rule orders too much", extra={"owner": owner, "holding": RULE_HOLDING_MAX})
+        else:
+            _LOG.warning("a hook orders too much", extra={"owner": owner, "holding": HOLDING_MAX})
 
     def _without(self, ended: Sequence[Order], lasting: Sequence[Order]) -> Sequence[Order] | None:
         for order in ended:
@@ -276,7 +304,15 @@ class HookOrders:
             await ledger.put_record(OrderRecord(self.clock.new_uuid(), event, order, order.owner))
         except MailmendError as error:
             shown = {"event": event.value, "id": str(order.id), "owner": order.owner, "error": str(error)}
-            _LOG.warning("what a hook orders cannot be written into the history", extra=shown)
+            what = "what a hook or an automatic rule orders cannot be written into the history"
+            _LOG.warning(what, extra=shown)
+
+
+def _is_full(owner: str, others: Iterable[Order]) -> bool:
+    """Whether a program has no place for a further order: each automatic rule has its own places, hooks share theirs."""
+    if owner.startswith(AUTOMATIC_OWNER):
+        return sum(other.owner == owner for other in others) >= RULE_HOLDING_MAX
+    return sum(other.owner.startswith(HOOK_OWNER) for other in others) >= HOLDING_MAX
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -354,7 +390,8 @@ class SharedOrders:
             if await self._tried(_READING, self.read):
                 await self._tried("what is ordered of mails is not done yet", self._obey_latest)
                 await self._tried("the ledger is not told what is counted by", self._say_policies)
-                await self._tried("the ledger is not told what hooks order", self._write)
+                what = "orders of hooks and automatic rules are not written yet"
+                await self._tried(what, self._write)
             await paused(self.clock, self._rest(), stop, self._ordered)
 
     async def _obey_latest(self) -> None:

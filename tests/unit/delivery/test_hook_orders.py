@@ -1,6 +1,7 @@
 """What hooks order beside their decisions: a server of deliveries with a ledger in memory, time turned by hand."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
@@ -184,6 +185,31 @@ async def test_no_hook_orders_without_end(
     await site.serve(30, [PER_DOMAIN], hooks=backing_off(site, orders))
     assert len(await site.ledger.of(OrderKind.SUSPENSION, site.queue.name)) == 2
     assert "a hook orders too much" in caplog.text
+
+
+def test_a_rule_that_fills_its_places_leaves_the_places_of_hooks_and_other_rules(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A client that sends to any number of bad domains fills one rule; the log says so once in a minute."""
+    monkeypatch.setattr(shared_orders, "RULE_HOLDING_MAX", 3)
+    monkeypatch.setattr(shared_orders, "HOLDING_MAX", 2)
+    clock = VirtualClock()
+    hooks = HookOrders(QUEUE, clock)
+    holding: Sequence[Order] = []
+
+    def order(owner: str, name: str) -> None:
+        nonlocal holding
+        holding = hooks.ordered(suspend(60 * MINUTE, f"{name}.example"), owner, holding) or holding
+
+    for number in range(90):
+        order("automatic rule dns", f"bad{number}")
+        clock.advance(1)
+    for owner in (OWNER, "hook other", "automatic rule busy"):
+        order(owner, "one")
+
+    owners = Counter(one.owner for one in holding)
+    assert owners == {"automatic rule dns": 3, OWNER: 1, "hook other": 1, "automatic rule busy": 1}
+    assert [one.message for one in caplog.records] == ["an automatic rule orders too much"] * 2
 
 
 async def test_without_a_ledger_nothing_is_ordered(caplog: pytest.LogCaptureFixture) -> None:
