@@ -30,9 +30,16 @@ _NAME_CHARACTERS: Final = 80
 _SIMILAR: Final = 0.6
 _MUCH_ALIKE: Final = 0.75
 
+_ADDRESS: Final = re.compile(r"(?<!\S)\S+@\S+")
+
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
 _CUT: Final = "..."
+
+
+def without_addresses(text: str) -> str:
+    """A text whose words with `@`, which may be addresses of people, are `(address)`."""
+    return _ADDRESS.sub("(address)", text)
 
 
 def is_digits(text: str) -> bool:

@@ -1,16 +1,22 @@
 """What follows from the replies of servers: their classes, and automatic limits."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mailmend.delivery.mail.attempts import SmtpReply
 from mailmend.delivery.mail.hooks import HookOrder, LimitMails, SuspendMails
-from mailmend.delivery.policy.automation import AutomaticCounters, AutomaticRule, TriggeredRule
+from mailmend.delivery.policy.automation import (
+    AutomaticCounters,
+    AutomaticRule,
+    CountedPlaces,
+    TriggeredRule,
+)
 from mailmend.delivery.policy.policy import ExactValue, PickupField, pattern_of
 from mailmend.delivery.policy.rates import SECOND
 from mailmend.delivery.policy.reply_classes import ClassifiedReply, ReplyClasses
 from mailmend.model.errors import WrongUse
+from mailmend.model.texts import without_addresses
 
 
 @dataclass(slots=True, eq=False)
@@ -43,15 +49,21 @@ class ReplyReactions:
         reply: SmtpReply,
         values: Mapping[PickupField, str],
         now: int,
-    ) -> Iterator[TriggeredRule]:
-        """Count a refusal of an attempt with these values; each rule that it triggers."""
+        counted: CountedPlaces,
+    ) -> Sequence[TriggeredRule]:
+        """Count a refusal of an attempt with these values; each rule that it triggers.
+
+        A place that is in `counted` does not count it again; the metric counts each refusal.
+        """
         name = self.classes.of(_classified(reply))
         self.seen[name] += 1
-        yield from self._counters.count(name, values, now)
+        return list(self._counters.count(name, values, now, counted))
 
 
 def automatic_order(triggered: TriggeredRule, reply: SmtpReply) -> HookOrder:
     """What a rule orders for its sub-queue; the reason names the rule's classes and the reply.
+
+    Addresses in the reply are left out: the reason is in logs, lists and the history.
 
     Raises:
         WrongUse: a value of the sub-queue cannot be named in an order, as it would mean other
@@ -64,7 +76,7 @@ def automatic_order(triggered: TriggeredRule, reply: SmtpReply) -> HookOrder:
             what = f"{text!r} of {named.value} cannot be named alone"
             raise WrongUse(what, mend="Count by another field.")
         values[named] = (text,)
-    reason = f"{trigger_text(rule)}; the last reply: {reply}"
+    reason = f"{trigger_text(rule)}; the last reply: {without_addresses(str(reply))}"
     if rule.threshold is None:
         return SuspendMails(values, rule.lasts, reason)
     return LimitMails(values, rule.threshold, rule.lasts, reason)

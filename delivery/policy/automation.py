@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
-from mailmend.delivery.policy.policy import CounterKey, PickupField, Threshold, ValuePattern
+from mailmend.delivery.policy.policy import CounterKey, ExactValue, PickupField, Threshold, ValuePattern
 from mailmend.delivery.policy.rates import DeliveryRate
 
 TRIGGER_MAX: Final = 1_000
@@ -31,6 +31,13 @@ INSTANTS_MAX: Final = 100_000
 
 SUB_QUEUES_MAX: Final = 10_000
 """Pairs of a rule and a sub-queue that a server remembers."""
+
+
+CountedPlaces = set[tuple[str, CounterKey]]
+"""The names of rules, with their sub-queues, that have counted the same pass of a recipient already."""
+
+_OF_A_SERVER: Final = frozenset({PickupField.REMOTE_MX, PickupField.REMOTE_IP, PickupField.LOCAL_IP})
+"""Fields that an attempt has once a server is known: without one, no mail that waits has the empty value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +63,28 @@ class AutomaticRule:
     lasts: timedelta
 
     def counts(self, reply_class: str, values: Mapping[PickupField, str]) -> bool:
-        """Whether a reply of this class to an attempt with these values counts."""
+        """Whether a reply of this class to an attempt with these values counts.
+
+        Without a server to try, an attempt has no values of the server: rules that need them do
+        not count it.
+        """
         if reply_class not in self.classes:
             return False
+        for named in (*self.fields, *self.patterns):
+            if named in _OF_A_SERVER and named not in values:
+                return False
         for named, some in self.patterns.items():
             value = values.get(named, "")
             if not any(pattern.matches(value) for pattern in some):
                 return False
         return True
+
+    def names_mails(self, key: CounterKey) -> bool:
+        """Whether a sub-queue is more than all mails without these values, or `if` asks for these."""
+        if any(key):
+            return True
+        nothing = ExactValue("")
+        return all(nothing in self.patterns.get(named, ()) for named in self.fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,16 +120,25 @@ class AutomaticCounters:
         reply_class: str,
         values: Mapping[PickupField, str],
         now: int,
+        counted: CountedPlaces,
     ) -> Iterator[TriggeredRule]:
         """Each rule that a reply of this class triggers; its count then begins anew.
 
-        A field that an attempt lacks is empty, a value like others.
+        A field that an attempt lacks is empty, a value like others. A sub-queue without any value
+        is not counted: mails without these fields may be all mails.
+        A place in `counted` has counted this pass of the recipient already, and does not again;
+        places that count it now are added.
         """
         for rule in self.rules:
-            if rule.counts(reply_class, values):
-                key = tuple(values.get(named, "") for named in rule.fields)
-                if self._reaches(rule, key, now):
-                    yield TriggeredRule(rule, key)
+            if not rule.counts(reply_class, values):
+                continue
+            key = tuple(values.get(named, "") for named in rule.fields)
+            place = (rule.name, key)
+            if place in counted or not rule.names_mails(key):
+                continue
+            counted.add(place)
+            if self._reaches(rule, key, now):
+                yield TriggeredRule(rule, key)
 
     @property
     def instants(self) -> int:

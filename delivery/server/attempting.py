@@ -41,6 +41,7 @@ from mailmend.delivery.mail.hooks import (
     TryDelivery,
 )
 from mailmend.delivery.mail.settling import as_ordered, settlement_of
+from mailmend.delivery.policy.automation import CountedPlaces
 from mailmend.delivery.policy.engine import Picked, PickupEngine
 from mailmend.delivery.policy.policy import PickupField
 from mailmend.delivery.server.held_mails import HeldMail
@@ -139,17 +140,25 @@ class EntryAttempts:
             if error.reply.permanent:
                 end = EntryEnd.FAILED
             ended = EndedEntry(entry, end, self.now(), error.reply.status, error.reply.text)
-            self.hooks.saw(error.reply, ready.fields())
-            ended = await self.after(held, ended, None, AttemptState.UNROUTABLE)
-            self._note(held, ended, key_of(ready.fields()))
-            return ended
+            self.hooks.saw(error.reply, ready.fields(), set())
+            return await self._unroutable(ready, ended)
         ready.hops = [hop for hop in hops if ready.addresses_for(hop)]
         if not ready.hops:
             why = "none of our addresses reaches its servers"
             ended = EndedEntry(entry, EntryEnd.REFUSED, self.now(), "4.4.4", why)
-            return await self.after(held, ended, None, AttemptState.UNROUTABLE)
+            return await self._unroutable(ready, ended)
         ready.ready_at = self.now()
         return ready
+
+    async def _unroutable(self, ready: ReadyEntry, ended: EndedEntry) -> EndedEntry:
+        """What the hook makes of it.
+
+        Notices and logs do not repeat what a server said at an earlier attempt.
+        """
+        ended = await self.after(ready.held, ended, None, AttemptState.UNROUTABLE)
+        ended = replace(ended, entry=replace(ended.entry, reply="", host=""))
+        self._note(ready.held, ended, key_of(ready.fields()))
+        return ended
 
     def outdated(self, ready: ReadyEntry) -> EndedEntry | None:
         """How an entry that waits ends, as its mail goes another way now; None: it waits on."""
@@ -198,6 +207,7 @@ class EntryAttempts:
         begun = picked
         number = ready.entry.id.number
         entry = held.active[number]
+        counted: CountedPlaces = set()
         for place, hop in enumerate(ready.hops, 1):
             recorded = ready.recorded(self.clock.new_uuid(), begun, hop, self.journal.server)
             try:
@@ -214,7 +224,7 @@ class EntryAttempts:
                 returned = EndedEntry(entry, EntryEnd.RETURNED, self.now(), why=why, wait=held.away)
                 return await self._broken_off(held, returned, AttemptState.CUT_OFF)
             if not result.delivered:
-                self.hooks.saw(result.reply, recorded.fields)
+                self.hooks.saw(result.reply, recorded.fields, counted)
             reply = ""
             if not result.reply.ours:
                 reply = str(result.reply)

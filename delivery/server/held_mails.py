@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import re
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -39,7 +38,7 @@ from mailmend.model.durations import LOOK_AGAIN, BackOff
 from mailmend.model.errors import CannotReach, MailmendError, WrongUse
 from mailmend.model.ids import EnqueueId, put_off_id, report_id
 from mailmend.model.ports import Clock
-from mailmend.model.texts import noted
+from mailmend.model.texts import noted, without_addresses
 
 _LOG: Final = logging.getLogger("mailmend.delivery")
 
@@ -433,7 +432,6 @@ def _what(error: Exception) -> str:
     return type(error).__name__
 
 
-_ADDRESS: Final = re.compile(r"(?<!\S)\S+@\S+")
 _EVENTS: Final = {
     EntryEnd.DELIVERED: "a recipient has the mail",
     EntryEnd.REFUSED: "a recipient was refused for now",
@@ -451,7 +449,7 @@ def log_ended(ended: EndedEntry) -> None:
         "mail": str(entry.id),
         "domain": entry.domain,
         "host": entry.host or None,
-        "reply": _ADDRESS.sub("(address)", entry.reply) or None,
+        "reply": without_addresses(entry.reply) or None,
         "refusals": entry.refusals,
         "why": ended.why or None,
     }

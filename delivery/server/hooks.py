@@ -40,9 +40,11 @@ from mailmend.delivery.mail.hooks import (
     RejectMail,
 )
 from mailmend.delivery.mail.reactions import ReplyReactions, automatic_order
+from mailmend.delivery.policy.automation import CountedPlaces, TriggeredRule
 from mailmend.delivery.policy.orders import AUTOMATIC_OWNER, HOOK_OWNER
 from mailmend.delivery.policy.policy import PickupField
-from mailmend.model.errors import MailmendError, WrongUse
+from mailmend.delivery.shared.orders import OwnersSaid
+from mailmend.model.errors import MailmendError
 from mailmend.model.instants import nanos_of
 from mailmend.model.ports import Clock
 
@@ -82,16 +84,36 @@ class DeliveryHooks:
     limit: timedelta = timedelta(seconds=10)
     heed: Callable[[Sequence[HookOrder], str], None] = _heeded_by_nobody
     reactions: ReplyReactions = field(default_factory=ReplyReactions)
+    _said: OwnersSaid = field(default_factory=OwnersSaid)
 
-    def saw(self, reply: SmtpReply, values: Mapping[PickupField, str]) -> None:
-        """Count a refusal of an attempt with these values, and order what it triggers."""
-        for triggered in self.reactions.count(reply, values, nanos_of(self.clock.monotonic())):
-            owner = AUTOMATIC_OWNER + triggered.rule.name
-            try:
-                self.heed([automatic_order(triggered, reply)], owner)
-            except WrongUse as error:
-                shown = {"owner": owner, "error": error.what}
-                _LOG.warning("an automatic rule orders nothing", extra=shown)
+    def saw(self, reply: SmtpReply, values: Mapping[PickupField, str], counted: CountedPlaces) -> None:
+        """Count a refusal of an attempt with these values, and order what it triggers.
+
+        The journal does not have the attempt's end yet, so no error of an order ends the attempt.
+
+        What has counted this pass of the recipient already does not count it again.
+        """
+        try:
+            triggered = self.reactions.count(reply, values, nanos_of(self.clock.monotonic()), counted)
+        except Exception:  # noqa: BLE001 - the attempt ends as it would
+            _LOG.exception("a refusal is not counted by automatic rules")
+            return
+        for each in triggered:
+            self._order(each, reply)
+
+    def _order(self, triggered: TriggeredRule, reply: SmtpReply) -> None:
+        owner = AUTOMATIC_OWNER + triggered.rule.name
+        try:
+            self.heed([automatic_order(triggered, reply)], owner)
+        except Exception as error:  # noqa: BLE001 - the attempt ends as it would
+            if not self._said.is_new(owner, self.clock.monotonic()):
+                return
+            trace: Exception | None = error
+            shown = {"owner": owner, "error": str(error)}
+            if isinstance(error, MailmendError):
+                trace = None
+                shown["error"] = error.what
+            _LOG.warning("an automatic rule orders nothing", extra=shown, exc_info=trace)
 
     async def before(self, recipient: HookedRecipient) -> HookResult[PreDecision]:
         """What the hook decides before an attempt; only where there is one."""

@@ -309,7 +309,7 @@ class HookOrders:
 
 
 def _is_full(owner: str, others: Iterable[Order]) -> bool:
-    """Whether a program has no place for a further order: each automatic rule has its own places, hooks share theirs."""
+    """Whether a program has no place for a further order: each rule has its own places, all hooks share theirs."""
     if owner.startswith(AUTOMATIC_OWNER):
         return sum(other.owner == owner for other in others) >= RULE_HOLDING_MAX
     return sum(other.owner.startswith(HOOK_OWNER) for other in others) >= HOLDING_MAX

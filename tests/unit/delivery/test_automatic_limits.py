@@ -1,14 +1,15 @@
 """Automatic limits: what a server of deliveries orders by the replies that it gets; time is turned by hand."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from mailmend.delivery.ledger.orders import OrderEvent
-from mailmend.delivery.mail.attempts import SmtpReply
-from mailmend.delivery.mail.hooks import HookedAttempt, LimitMails, PostDecision, SuspendMails
+from mailmend.delivery.mail.attempts import AttemptOutcome, NextHop, SmtpReply
+from mailmend.delivery.mail.hooks import HookedAttempt, HookOrder, LimitMails, PostDecision, SuspendMails
 from mailmend.delivery.mail.reactions import ReplyReactions, automatic_order
 from mailmend.delivery.policy.automation import AutomaticRule, TriggeredRule
 from mailmend.delivery.policy.file.reading import policies_of
@@ -18,10 +19,11 @@ from mailmend.delivery.policy.policy import CounterPolicy, PickupField, Threshol
 from mailmend.delivery.policy.rates import SECOND, DeliveryRate
 from mailmend.delivery.policy.reply_classes import ReplyClasses
 from mailmend.delivery.server.hooks import DeliveryHooks
+from mailmend.mailqueue.codec import attribute
 from mailmend.model.catalog.ledger import DELIVERY_SUSPENSION
 from mailmend.model.errors import WrongUse
 from mailmend.model.operations import Put
-from tests.support.deliveries import ACCEPTED, LATER, DeliverySite
+from tests.support.deliveries import ACCEPTED, LATER, NEVER, DeliverySite
 
 BUSY = SmtpReply(421, "4.7.0", "too many connections")
 DOMAIN = PickupField.RECIPIENT_DOMAIN
@@ -106,7 +108,7 @@ async def test_a_rule_that_is_triggered_again_extends_its_order(site: DeliverySi
 
     async def look() -> None:
         for _ in range(3):
-            hooks_of_server().saw(LATER, {PickupField.JOB_ID: "spring"})
+            hooks_of_server().saw(LATER, {PickupField.JOB_ID: "spring"}, set())
             await site.clock.pause(6)
             found.extend(await ordered(site))
             await site.clock.pause(234)
@@ -140,7 +142,7 @@ async def test_a_sub_queue_is_slowed_down_by_a_condition_of_the_policy_that_coun
     (order,) = await ordered(site, OrderKind.CONDITION)
     assert (order.owner, order.fields, order.is_of_program) == ("automatic rule slow", ("recipientdomain",), True)
     assert order.threshold == Threshold(rate=DeliveryRate(1, 300 * SECOND))
-    assert 2 <= len(began(site, "slow.example")) <= 4
+    assert len(began(site, "slow.example")) == 3
 
 
 async def test_what_a_person_lifts_goes_again(site: DeliverySite) -> None:
@@ -208,11 +210,64 @@ def test_a_value_that_an_order_would_read_otherwise_is_not_ordered(tenant: str) 
         automatic_order(TriggeredRule(rule_of((PickupField.TENANT_ID,)), (tenant,)), BUSY)
 
 
-async def test_that_is_in_the_log_and_deliveries_go_on(site: DeliverySite, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_rule_that_cannot_order_is_in_the_log_once_and_deliveries_go_on(
+    site: DeliverySite, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The mails are refused and tried again as without the rule."""
     rule = "{name: a, class: TooManyConnections, fields: [tenantid], trigger: 1/60, then: suspend, for: 1h}"
-    hooks = reacting(site, rule)
-    hooks.saw(BUSY, {PickupField.TENANT_ID: "/a/"})
+    for number in range(3):
+        site.relay.scripts[f"{number}@busy.example"] = [BUSY, ACCEPTED]
+        await site.put(f"{number}@busy.example", attributes={"tenantid": attribute("/a/")})
+    await site.serve(200, hooks=reacting(site, rule))
+    assert (len(site.relay.attempts), len(site.relay.had), await ordered(site)) == (6, 3, [])
+    assert [one.message for one in caplog.records if "orders nothing" in one.message] == [
+        "an automatic rule orders nothing"
+    ]
+
+
+def cannot_be_heeded(_: Sequence[HookOrder], owner: str) -> None:
+    raise RuntimeError(owner)
+
+
+async def test_an_error_of_ours_in_an_order_does_not_end_the_attempt_otherwise(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """What was refused for good has failed by the server's reply, and the journal has its outcome."""
+    site = DeliverySite(journals=True)
+    rule = "{name: a, class: InvalidRecipient, fields: [recipientdomain], trigger: 1/60, then: suspend, for: 1h}"
+    site.relay.scripts["bob@one.example"] = [NEVER]
+    mail = await site.put("bob@one.example")
+    hooks = replace(reacting(site, rule), heed=cannot_be_heeded)
+    await site.serve(30, hooks=hooks)
+    (attempt,) = await site.recorded(mail)
+    assert (attempt.outcome, attempt.status) == (AttemptOutcome.FAILED, "5.1.1")
+    assert site.relay.reports() == [("bob@one.example", "failed")]
     assert "an automatic rule orders nothing" in caplog.text
+
+
+async def test_a_mail_that_no_address_of_a_domain_takes_counts_once(site: DeliverySite) -> None:
+    """One recipient of a domain with eight addresses does not suspend the domain; two recipients do."""
+    site.hops.table["one.example"] = [NextHop(f"mx{number}.example", "192.0.2.1") for number in range(8)]
+    site.relay.silent.update(f"mx{number}.example" for number in range(8))
+    rule = "{name: a, class: NoAnswer, fields: [recipientdomain], trigger: 2/600, then: suspend, for: 1h}"
+    hooks = reacting(site, rule)
+    await site.put("bob@one.example")
+    await site.serve(20, hooks=hooks)
+    assert (len(site.relay.attempts), hooks.reactions.seen, await ordered(site)) == (8, {"NoAnswer": 8}, [])
+    await site.put("cy@one.example")
+    await site.serve(20, hooks=hooks)
+    (order,) = await ordered(site)
+    assert order.values == {"recipientdomain": ("one.example",)}
+
+
+async def test_recipients_in_a_reply_are_in_no_order(site: DeliverySite) -> None:
+    """The reason is in logs, in lists and in the history, which keep no addresses of people."""
+    rule = "{name: a, class: InvalidRecipient, fields: [recipientdomain], trigger: 1/60, then: suspend, for: 1h}"
+    site.relay.scripts["bob@one.example"] = [SmtpReply(550, "5.1.1", "<bob@one.example> unknown: mail bob@one.example")]
+    await site.put("bob@one.example")
+    await site.serve(20, hooks=reacting(site, rule))
+    (order,) = await ordered(site)
+    assert order.reason.endswith("the last reply: 550 5.1.1 (address) unknown: mail (address)")
 
 
 def test_an_order_names_the_sub_queue_alone() -> None:
@@ -231,7 +286,7 @@ def test_counts_of_classes_that_are_no_more_are_forgotten(site: DeliverySite) ->
     """The labels of the metric stay bounded over reloads."""
     reactions = reacting(site).reactions
     for _ in range(2):
-        list(reactions.count(BUSY, {}, 0))
+        reactions.count(BUSY, {}, 0, set())
     reactions.use(all_classes(()), ())
     assert reactions.seen == {"TooManyConnections": 2}
     reactions.use(ReplyClasses(), ())

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mailmend.delivery.mail.attempts import NextHop, UncertainPolicy
+from mailmend.delivery.mail.attempts import NextHop, SmtpReply, UncertainPolicy
 from mailmend.delivery.mail.entries import EntryEnd
 from mailmend.delivery.mail.hooks import (
     AttemptState,
@@ -17,6 +17,7 @@ from mailmend.delivery.mail.hooks import (
     PostDecision,
     PutOffDelivery,
 )
+from mailmend.delivery.mail.settling import RetryInterval, RetrySchedule
 from mailmend.delivery.policy.policy import CounterPolicy, ExactValue, PickupField, Threshold, ThresholdCondition
 from mailmend.delivery.policy.rates import SECOND, DeliveryRate
 from mailmend.delivery.server.hooks import DeliveryHooks
@@ -261,3 +262,35 @@ async def test_what_a_server_said_earlier_is_no_reply_of_a_later_outcome(site: D
     await site.serve(150, [CLOSED], hooks=hooks, waiting_max=MINUTE)
     said = "450 4.2.0 later"
     assert seen[:2] == [(AttemptState.ANSWERED, said, "mx.one.example", said), (AttemptState.WAITED, "", "", said)]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        SmtpReply(550, "5.4.4", "the domain takes no mail", ours=True),
+        SmtpReply(451, "4.4.3", "DNS does not say it now", ours=True),
+    ],
+)
+async def test_a_notice_does_not_repeat_what_a_server_said_before_it_could_not_be_found(
+    site: DeliverySite, said: SmtpReply
+) -> None:
+    """The sender reads why it failed now; the hook still has what was said last."""
+    seen = list[str]()
+
+    async def look(attempt: HookedAttempt) -> PostDecision:
+        if attempt.recipient.sender:
+            seen.append(attempt.recipient.reply)
+        return None
+
+    site.relay.scripts[BOB] = [SmtpReply(452, "4.2.2", "mailbox full")]
+    await site.put(BOB)
+    hooks = DeliveryHooks(site.clock, post=look)
+    schedules = {"": RetrySchedule((RetryInterval(MINUTE), RetryInterval(MINUTE, notify=True)))}
+    await site.serve(30, hooks=hooks, schedules=schedules)
+    site.hops.table["one.example"] = said
+    await site.serve(100, hooks=hooks, schedules=schedules)
+    report = site.relay.taken[0][1].decode()
+    assert said.text in report
+    assert "mailbox full" not in report
+    assert "Remote-MTA" not in report
+    assert seen[:2] == ["452 4.2.2 mailbox full"] * 2
