@@ -224,6 +224,11 @@ def _fields(node: PolicyNode) -> tuple[PickupField, ...]:
 
 
 def _field(node: PolicyNode) -> PickupField:
+    if node.text("a field") in node.lists.custom:
+        node.fail(
+            f"orders do not know {node.node.value}, which is a field of this file alone",
+            f"Name another field: {', '.join(_FIELDS)}.",
+        )
     return node.parsed_name(field_named, _FIELDS, "a field")
 
 

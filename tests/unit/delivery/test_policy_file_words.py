@@ -253,6 +253,10 @@ AUTOMATION = {
     f"automation: [{{{_RULE}, if: {{jobid: '#g'}}}}]": (
         "1:109 an automatic rule knows no groups\nWrite the values, or '@name' of a list."
     ),
+    f"fields: [campaign]\nautomation: [{{{_RULE.replace('[jobid]', '[campaign]')}}}]": (
+        "2:49 orders do not know campaign, which is a field of this file alone\n"
+        "Name another field: transportid, localip, remoteip, remotemx, recipientdomain, jobid, grouping, tenantid."
+    ),
     f"policies: [{{}}]\nautomation: [{{{_RULE.replace('suspend', '{rate: 1}')}}}]": (
         "2:48 no policy counts by exactly jobid, so these limits would never hold\n"
         "Add one, which may have no limits of its own; or write then: suspend."
