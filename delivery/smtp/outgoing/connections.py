@@ -343,11 +343,11 @@ async def _log_in(client: SMTP, attempt: DeliveryAttempt, login: SmtpLogin, *, s
         try:
             reply = await _commanded(client, stage, attempt.timeouts.greeting, *words)
         except StageEnded as ended:
-            raise StageEnded(stage, login_refused(login, ended.reply)) from None
+            raise StageEnded(stage, login_refused(ended.reply)) from None
         if reply.positive:
             return
         if reply.code != GO_ON or number == len(commands):
-            raise StageEnded(stage, login_refused(login, reply))
+            raise StageEnded(stage, login_refused(reply))
 
 
 def _without_tls(attempt: DeliveryAttempt, enhanced: str, text: str) -> SmtpReply:

@@ -1,12 +1,11 @@
 """Logging in at a server (AUTH): what is said, and what of the answer may be shown.
 
-The password goes over a secured connection alone, or to this machine itself. Neither it nor the
-user's name is in any text of ours: a server's words that repeat them are cut.
+The password goes over a secured connection alone, or to this machine itself. What a server says to
+a line with a password may repeat it, cut or altered: of its reply the codes alone are shown.
 
 Source: RFC 4954 (AUTH), RFC 4616 (PLAIN), draft-murchison-sasl-login (LOGIN).
 """
 
-import re
 from base64 import b64encode
 from collections.abc import Collection, Sequence
 from typing import Final
@@ -19,7 +18,7 @@ LoginCommands = Sequence[tuple[bytes, ...]]
 """Commands, word by word; the server asks for the next one with 334."""
 
 GO_ON: Final = 334
-_HIDDEN: Final = "***"
+_LOST: Final = "4.4.2"
 
 
 def login_commands(login: SmtpLogin, offered: Collection[str]) -> LoginCommands:
@@ -34,7 +33,10 @@ def login_commands(login: SmtpLogin, offered: Collection[str]) -> LoginCommands:
 
 
 def may_log_in(hop: NextHop, *, secured: bool) -> bool:
-    """Whether no one between can read a password."""
+    """Whether a password may be sent: over TLS, or to this machine.
+
+    Which certificates TLS takes, the attempt says (`SendingSettings.login_tls`).
+    """
     return secured or ip_of(hop.address).is_loopback
 
 
@@ -51,19 +53,22 @@ def no_mechanism(offered: Collection[str]) -> SmtpReply:
     return _for_now("4.7.0", f"the login needs PLAIN or LOGIN, and the server offers {words}")
 
 
-def login_refused(login: SmtpLogin, reply: SmtpReply) -> SmtpReply:
-    """For now, whatever the server says: the login may be mended, and the mail is not at fault."""
-    return _for_now("4.7.8", f"our login at the server failed: {_without(login, str(reply))}")
+def login_refused(reply: SmtpReply) -> SmtpReply:
+    """For now, whatever the server says: the login may be mended, and the mail is not at fault.
+
+    Args:
+        reply: to a line that had the user or the password; its words are not in the result.
+    """
+    return _for_now("4.7.8", f"our login at the server failed: {_without_words(reply)}")
 
 
-def _without(login: SmtpLogin, text: str) -> str:
-    """A text without what is secret in it, however it is encoded."""
-    commands = [*login_commands(login, {"plain"}), *login_commands(login, {"login"})]
-    said = [words[-1].decode() for words in commands if words[-1] != b"LOGIN"]
-    for secret in (*said, login.password):
-        if secret:
-            text = text.replace(secret, _HIDDEN)
-    return re.sub(rf"(?<!\w){re.escape(login.user)}(?!\w)", _HIDDEN, text)
+def _without_words(reply: SmtpReply) -> str:
+    if not reply.ours:
+        codes = " ".join(filter(None, (str(reply.code), reply.enhanced)))
+        return f"{codes} (its words are not shown, as they may repeat the password)"
+    if reply.enhanced == _LOST:
+        return reply.text
+    return "it answered what is no reply"
 
 
 def _for_now(enhanced: str, text: str) -> SmtpReply:

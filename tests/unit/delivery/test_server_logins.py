@@ -2,12 +2,11 @@
 
 import ssl
 from base64 import b64encode
-from dataclasses import replace
 
 import pytest
 
 from mailmend.delivery.mail.attempts import AttemptStage, NextHop, SmtpReply
-from mailmend.delivery.smtp.outgoing.logins import login_commands, login_refused, may_log_in
+from mailmend.delivery.smtp.outgoing.logins import login_refused, may_log_in
 from mailmend.delivery.transports import ConnectionReuse, SmtpLogin, TlsLevel
 from tests.support.certificates import authority
 from tests.support.smtp_attempts import CONTENT, attempt, deliver, relay
@@ -44,10 +43,11 @@ async def test_a_connection_of_a_user_is_no_one_elses() -> None:
 @pytest.mark.parametrize(
     ("script", "what"),
     [
-        ({}, "535 5.7.8 who are you"),
-        ({"AUTH": [say("454 4.7.0 not now")]}, "454 4.7.0 not now"),
-        ({"AUTH": [say("421 4.3.2 closing")]}, "421 4.3.2 closing"),
-        ({"AUTH": [say("334 go on")]}, "334 go on"),
+        ({}, "535 5.7.8 ("),
+        ({"AUTH": [say("454 4.7.0 not now")]}, "454 4.7.0 ("),
+        ({"AUTH": [say("421 4.3.2 closing")]}, "421 4.3.2 ("),
+        ({"AUTH": [say("334 go on")]}, "334 ("),
+        ({"AUTH": [say("what is s3cret of ann")]}, "it answered what is no reply"),
         ({"AUTH": [DROP]}, "the connection was lost"),
     ],
 )
@@ -61,6 +61,7 @@ async def test_a_login_that_fails_is_a_refusal_for_now(script: dict[str, list[ob
         (AttemptStage.GREETING, "4.7.8", True)
     }
     assert what in results[0].reply.text
+    assert "s3cret" not in results[0].reply.text
     assert not sink.mails
 
 
@@ -108,17 +109,24 @@ async def test_a_user_logs_in_over_a_connection_that_is_secured(
     assert [(mail.user, mail.secured) for mail in sink.mails] == [("ann", True)]
 
 
-@pytest.mark.parametrize("mechanism", ["plain", "login"])
-def test_no_secret_is_in_an_answer(mechanism: str) -> None:
-    """Where a server repeats what was said to it, that is cut; the login shows no password either."""
-    said = b" ".join(login_commands(ANN, {mechanism})[-1]).decode()
-    coded = b64encode(b"ann").decode()
-    reply = SmtpReply(500, "5.5.2", f"what is {said!r}, {coded}, ann: s3cret of ann, in an annual plan")
+CODED = b64encode(b"\0ann\0s3cret of ann").decode()
 
-    assert "in an annual plan" in login_refused(ANN, reply).text
-    assert "ann:" not in login_refused(ANN, reply).text
-    text = str(login_refused(ANN, reply)) + repr(ANN) + repr(replace(ANN, user="x"))
 
-    assert "s3cret" not in text
-    assert said.split(" ")[-1] not in text
-    assert coded not in text
+@pytest.mark.parametrize(
+    "said",
+    [
+        "what is s3cret of ann",
+        "what is S3CRET OF ANN",
+        f"Command unrecognized: AUTH PLAIN {CODED[:16]}...",
+        f"what is {CODED.rstrip('=').lower()}",
+        f"what is {CODED[:9]}\n{CODED[9:]}",
+        b64encode(b"ann").decode(),
+    ],
+)
+def test_no_secret_is_in_an_answer(said: str) -> None:
+    """Where a server repeats what was said to it, however it is cut or altered, nothing of that is shown."""
+    text = login_refused(SmtpReply.parsed(500, said)).text
+
+    assert text.startswith("our login at the server failed: 500 (")
+    assert not any(word in text for word in said.lower().split())
+    assert "s3cret" not in f"{ANN!r}"
