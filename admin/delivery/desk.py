@@ -280,7 +280,8 @@ class DeliveryDesk:
             return None
         said = {**queued.mail.fields, PickupField.RECIPIENT_DOMAIN: queued.entry.domain}
         values = {pickup_field: pickup_field.of(text) for pickup_field, text in said.items()}
-        own = tuple(source.address for source in self.server.settings.sources)
+        sending = self.server.transports.sending(values.get(PickupField.TRANSPORT_ID, ""))
+        own = tuple(source.address for source in sending.sources)
         return self._explained(ActiveMail("", values, own, queued.mail.urgent))
 
     async def _with_intents(self, moment: ServerMoment, here: Sequence[EntryStanding]) -> tuple[EntryStanding, ...]:

@@ -62,7 +62,13 @@ from mailmend.delivery.settings import (
 )
 from mailmend.delivery.smtp.incoming.users import ListenerUsers
 from mailmend.delivery.smtp.outgoing.addresses import SmartHost
-from mailmend.delivery.transports import DeliveryProtocol, SourceAddress, TlsLevel
+from mailmend.delivery.transports import (
+    OTHER_TRANSPORTS,
+    DeliveryProtocol,
+    SourceAddress,
+    TlsLevel,
+    Transport,
+)
 from mailmend.mailqueue.concurrency import cancelled, paused
 from mailmend.mailqueue.prometheus import metrics_text
 from mailmend.mailqueue.queue import no_due_mails
@@ -202,8 +208,14 @@ class DeliveryRequest(RetryRequest):
         )
 
     def all_sources(self, limits: PickupPolicies) -> tuple[SourceAddress, ...]:
-        """The addresses that mails are sent from, by the options and a policy file's transports."""
-        found = list(self.sources or (SourceAddress(),))
+        """The addresses that mails are sent from, by the options and a policy file's transports.
+
+        The system's choice is one of them where neither `--source` nor the transport `*` says any.
+        """
+        found = list(self.sources)
+        others = limits.transports.get(OTHER_TRANSPORTS, Transport())
+        if not found and not others.sources:
+            found.append(SourceAddress())
         for transport in limits.transports.values():
             found += transport.sources or ()
         return tuple(dict.fromkeys(found))

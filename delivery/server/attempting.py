@@ -75,7 +75,7 @@ _REFUSALS: Final = frozenset({EntryEnd.REFUSED, EntryEnd.FAILED})
 
 
 def _transport_of(held: HeldMail, wanted: TryDelivery) -> str:
-    """The hook's, where it names one."""
+    """The transport by which a mail is sent: the one that the hook names, else the mail's own."""
     return wanted.fields.get(PickupField.TRANSPORT_ID, held.mail.transport)
 
 
@@ -161,7 +161,10 @@ class EntryAttempts:
         return ended
 
     def outdated(self, ready: ReadyEntry) -> EndedEntry | None:
-        """How an entry that waits ends, as its mail goes another way now; None: it waits on."""
+        """How an entry that waits ends, as its mail goes another way now.
+
+        None: it waits on, or has ended meanwhile, as the server closes.
+        """
         sending = self.transports.sending(_transport_of(ready.held, ready.wanted))
         before = (ready.sources, ready.next_hop)
         ready.sending = sending
@@ -169,7 +172,9 @@ class EntryAttempts:
             return None
         held = ready.held
         why = "its transport has other addresses, or another server, now"
-        entry = held.active[ready.entry.id.number]
+        entry = held.active.get(ready.entry.id.number)
+        if entry is None:
+            return None
         return EndedEntry(entry, EntryEnd.RETURNED, self.now(), why=why, wait=held.elsewhere)
 
     def declare(self, custom: Iterable[PickupField], waiting: Iterable[ReadyEntry]) -> None:

@@ -112,9 +112,16 @@ def _inner(address: IPv6Address) -> IPv4Address | None:
 
 
 def loopback_of(sources: Iterable[SourceAddress]) -> tuple[IpNetwork, ...]:
-    """The networks of loopback that these sources are in: a server that sends from there reaches nothing else."""
-    addresses = [ip_of(source.address) for source in sources if source.address]
+    """The networks of loopback that these sources are in: a server that sends from there reaches nothing else.
+
+    None where one of the sources is elsewhere, or the system's choice: its mails must not be led to loopback.
+    """
     found = list[IpNetwork]()
+    addresses = list[IpAddress]()
+    for source in sources:
+        if not source.address or not ip_of(source.address).is_loopback:
+            return ()
+        addresses.append(ip_of(source.address))
     for network in LOOPBACK:
         if any(address in network for address in addresses):
             found.append(network)

@@ -7,9 +7,12 @@ import pytest
 
 from mailmend.admin.delivery import connections as wiring
 from mailmend.admin.delivery import serve as delivery
+from mailmend.admin.frame.settings import ConnectionSettings, QueueSettings
+from mailmend.delivery.policy.policies import PickupPolicies
 from mailmend.delivery.smtp.outgoing.addresses import OwnHost
-from mailmend.delivery.transports import SourceAddress, TlsLevel
+from mailmend.delivery.transports import SourceAddress, TlsLevel, Transport
 from mailmend.mailqueue.codec import attribute
+from mailmend.model.ids import QueueName
 from tests.support.deliveries import TableHops
 from tests.support.queue_commands import QueueShell, queue_shell
 from tests.unit.admin.test_delivery_command import HOP, StoppingRelay, served
@@ -90,3 +93,27 @@ def test_dns_is_asked_anew_where_the_addresses_have_changed() -> None:
         known.know(sources)
 
     assert made == [one, two]
+
+
+@pytest.mark.parametrize(
+    ("options", "others", "asked"),
+    [
+        ((), (), ["", "192.0.2.9"]),
+        ((), ("192.0.2.1",), ["192.0.2.1", "192.0.2.9"]),
+        (("192.0.2.2",), ("192.0.2.1",), ["192.0.2.2", "192.0.2.1", "192.0.2.9"]),
+        (("192.0.2.2",), (), ["192.0.2.2", "192.0.2.9"]),
+    ],
+)
+def test_dns_is_asked_for_the_systems_choice_only_where_mails_go_from_there(
+    options: Sequence[str], others: Sequence[str], asked: Sequence[str]
+) -> None:
+    """Transport '*' has addresses for all mails that have none."""
+    transports = {"bulk": Transport(sources=(SourceAddress("192.0.2.9"),))}
+    if others:
+        transports["*"] = Transport(sources=tuple(map(SourceAddress, others)))
+    settings = QueueSettings(ConnectionSettings(keyspace="mail"), QueueName("spool"))
+    request = delivery.DeliveryRequest(settings=settings, sources=tuple(map(SourceAddress, options)))
+
+    found = request.all_sources(PickupPolicies(transports=transports))
+
+    assert sorted(source.address for source in found) == sorted(asked)

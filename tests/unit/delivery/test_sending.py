@@ -222,6 +222,21 @@ async def test_a_mail_that_waits_goes_as_a_file_says_that_was_read_meanwhile() -
     assert site.relay.had == ["bob@one.example"]
 
 
+async def test_a_file_may_be_read_anew_while_the_server_closes() -> None:
+    """What waited has ended here then, as the other recipient of its mail was delivered to."""
+    site = DeliverySite()
+    named = PickupField.RECIPIENT_DOMAIN
+    await site.put("bob@one.example", "cy@two.example", attributes={"transportid": attribute("bulk")})
+
+    async def held() -> None:
+        site.server.limit((), (Suspension("two", {named: (pattern_of(named, "two.example"),)}),))
+
+    await site.serve(10, beside=held())
+    site.server.send_by({"bulk": Transport(sources=(SourceAddress("192.0.2.2"),))})
+
+    assert [mail.recipients for mail in await site.mails()] == [("cy@two.example",)]
+
+
 LMTP = Transport(protocol=DeliveryProtocol.LMTP)
 WISHED = {"dsn-notify": attribute({"bob@one.example": "SUCCESS"})}
 

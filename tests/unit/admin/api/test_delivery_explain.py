@@ -8,6 +8,8 @@ from typing import Any
 import httpx2
 import pytest
 
+from mailmend.delivery.transports import SourceAddress, Transport
+from mailmend.mailqueue.codec import attribute
 from mailmend.model.ids import EnqueueId
 from tests.support.deliveries import LATER
 from tests.support.delivery_desk import DeliveryWorld
@@ -198,6 +200,15 @@ async def test_what_holds_back_a_mail_that_is_not_in_hand_is_said_by_its_envelop
     ]
     assert (waits["goes_from"], goes["goes_from"]) == (None, A)
     assert goes["why"][1:] == ["Nothing refuses a mail like it here, as far as its envelope tells."]
+
+
+async def test_a_mail_that_is_not_in_hand_is_explained_by_the_addresses_of_its_transport(
+    world: DeliveryWorld, client: httpx2.AsyncClient
+) -> None:
+    name = await world.put("ed@two.example", attributes={"transportid": attribute("bulk")})
+    world.desk.server.send_by({"bulk": Transport(sources=(SourceAddress("192.0.2.77"),))})
+
+    assert (await explained(client, name))["goes_from"] == "192.0.2.77"
 
 
 async def test_a_value_that_is_none_of_its_field_is_refused(client: httpx2.AsyncClient) -> None:
