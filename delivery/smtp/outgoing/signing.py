@@ -1,18 +1,19 @@
 """Signatures of DKIM over mails as they are sent. The one door to cryptography.
 
-The domain of the From field chooses the key: its own, else the key of the next domain above.
-Header and body are canonicalized as `relaxed`, in time linear to the mail, whatever is in it.
+The domain of the author in the From field chooses the key: its own, else the key of the next domain
+above. Several authors have to have the same key. Header and body are canonicalized as `relaxed`, in
+time linear to the mail, whatever is in it; the body in blocks, so that no second one is in memory.
 From is signed once more than it is there, so that no second From can be added.
 
 Source: RFC 6376 (DKIM), RFC 8301 (RSA), RFC 8463 (Ed25519), docs/adr/0083.
 """
 
+import logging
 import re
 from base64 import b64encode
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from email.utils import getaddresses
 from hashlib import sha256
 from typing import Final
 
@@ -30,6 +31,11 @@ from mailmend.model.grammar import ascii_domain
 RSA_BITS_MIN: Final = 1024
 """RFC 8301: no verifier has to take a signature by a shorter key."""
 
+SAME_NAME_MAX: Final = 50
+"""Fields of one name that are signed; further ones above them are not, as those that others add."""
+
+_LOG: Final = logging.getLogger("mailmend.delivery")
+_BLOCK_BYTES: Final = 2**20
 _FROM_BYTES_MAX: Final = 10_000
 _LINE_CHARACTERS: Final = 72
 _MICROS: Final = 1_000_000
@@ -68,6 +74,10 @@ _SIGNED: Final = (
 """RFC 6376 5.4.1, with the field of one-click unsubscription (RFC 8058)."""
 
 _FIELD_END: Final = re.compile(rb"\r\n(?![ \t])")
+_QUOTED_OR_COMMENT: Final = re.compile(r'"(?:[^"\\]|\\.)*"|\\.|[^"\\()]+|.', re.DOTALL)
+"""A quoted string, an escaped character, a text of others, or a bracket of a comment."""
+
+_MAILBOX_PIECE: Final = re.compile(r"<[^<>]*>|[,;]|[^,;<>]+|[<>]")
 _BLANKS: Final = bytes.maketrans(b"\t", b" ")
 
 HeaderField = tuple[str, bytes]
@@ -127,12 +137,14 @@ class DkimSigner:
     micros: Callable[[], int]
 
     def signed(self, lines: bytes) -> bytes:
-        head, _, body = lines.partition(b"\r\n\r\n")
-        fields = list(_fields_of(head))
-        domain = self._domain_of(fields)
+        if not any(self.keys.values()):
+            return lines
+        body_at = _body_start(lines)
+        fields = fields_by_name(lines[:body_at])
+        domain = self._domain_of(fields["from"])
         if not domain:
             return lines
-        body_hash = b64encode(sha256(relaxed_body(body)).digest()).decode()
+        body_hash = b64encode(_body_hash(lines, body_at)).decode()
         names, chosen = _to_sign(fields)
         seconds = self.micros() // _MICROS
         found = list[bytes]()
@@ -150,28 +162,128 @@ class DkimSigner:
             found.append(f"DKIM-Signature: {tags}{coded}\r\n".encode())
         return b"".join((*found, lines))
 
-    def _domain_of(self, fields: Iterable[HeaderField]) -> str:
-        """The domain whose keys sign; "" without such keys, or without exactly one author."""
-        authors = [value for name, value in fields if name == "from"]
-        if len(authors) != 1 or len(authors[0]) > _FROM_BYTES_MAX:
+    def _domain_of(self, authors: Sequence[bytes]) -> str:
+        """The domain whose keys sign a mail; "" where none do.
+
+        Where the authors leave it open whose keys these are, the log says so.
+
+        Args:
+            authors: the values of the From fields, of which there should be one.
+        """
+        why = ""
+        found = set[str]()
+        if len(authors) != 1:
+            why = f"it has {len(authors)} From fields"
+        elif len(authors[0]) > _FROM_BYTES_MAX:
+            why = "its From field is too long"
+        else:
+            domains = author_domains(authors[0])
+            found = {self._key_domain(domain) for domain in domains}
+            if not all(domains) or not domains:
+                why = "its From field cannot be read"
+            elif len(found) > 1:
+                why = "its authors have different keys"
+        if why:
+            _LOG.warning("a mail goes unsigned", extra={"why": why})
             return ""
-        for _, address in getaddresses([authors[0].decode("utf-8", "replace")]):
-            name = ascii_domain(address.rpartition("@")[2]) or ""
-            while name and name not in self.keys:
-                name = name.partition(".")[2]
-            return name
-        return ""
+        (domain,) = found
+        return domain
+
+    def _key_domain(self, domain: str) -> str:
+        """The domain itself or the next one above it that has keys in the file; "": none has."""
+        name = domain
+        while name and name not in self.keys:
+            name = name.partition(".")[2]
+        if not self.keys.get(name):
+            return ""
+        return name
 
 
-def relaxed_body(body: bytes) -> bytes:
+def author_domains(value: bytes) -> Sequence[str]:
+    """The domains of the addresses in a From field, in their normal form; "" for what is no domain.
+
+    A mailbox is its last `<...>`, else a text with `@`; another text is a part of a name that has a
+    comma. It reads what mail programs write, also where RFC 5322 has quotes around it.
+    """
+    domains = list[str]()
+    text = ""
+    bracketed = ""
+    for piece in [*_MAILBOX_PIECE.findall(_without_comments(value.decode("utf-8", "replace"))), ","]:
+        if piece in {",", ";"}:
+            address = bracketed or text
+            if bracketed or "@" in text:
+                domains.append(ascii_domain(address.rpartition("@")[2].strip()) or "")
+            text = ""
+            bracketed = ""
+        elif len(piece) > 1 and piece.startswith("<"):
+            bracketed = piece[1:-1] or " "
+        else:
+            text += piece
+    return domains
+
+
+def _without_comments(text: str) -> str:
+    """Without comments, and with a letter for each quoted string; as it is where a comment does not end."""
+    kept = list[str]()
+    depth = 0
+    for piece in _QUOTED_OR_COMMENT.findall(text):
+        if piece == "(":
+            depth += 1
+        elif piece == ")" and depth:
+            depth -= 1
+        elif not depth and len(piece) > 1 and piece.startswith('"'):
+            kept.append("q")
+        elif not depth:
+            kept.append(piece)
+    if depth:
+        return text
+    return "".join(kept)
+
+
+def _body_start(lines: bytes) -> int:
+    """Where the body of a mail begins: behind the first empty line, which may be the first one."""
+    if lines.startswith(b"\r\n"):
+        return 2
+    head_end = lines.find(b"\r\n\r\n")
+    if head_end < 0:
+        return len(lines)
+    return head_end + 4
+
+
+def _body_hash(lines: bytes, begin: int) -> bytes:
+    """SHA-256 of a mail's canonical body, which begins there."""
+    found = sha256()
+    for block in relaxed_blocks(lines, begin):
+        found.update(block)
+    return found.digest()
+
+
+def relaxed_blocks(lines: bytes, begin: int = 0) -> Iterator[bytes]:
     """RFC 6376 3.4.4: blanks are one blank, and none ends a line; no empty line is the last one.
 
-    Every line ends with CR and LF.
+    Args:
+        lines: whose every line ends with CR and LF.
+        begin: where the body begins in them.
     """
-    found = _one_blank(body).replace(b" \r\n", b"\r\n").rstrip(b"\r\n")
-    if not found:
-        return b""
-    return found + b"\r\n"
+    ends = b""
+    has_text = False
+    while begin < len(lines):
+        end = lines.find(b"\r\n", begin + _BLOCK_BYTES)
+        if end < 0:
+            end = len(lines)
+        else:
+            end += 2
+        block = _one_blank(lines[begin:end]).replace(b" \r\n", b"\r\n")
+        text = block.rstrip(b"\r\n")
+        if text:
+            yield ends
+            yield text
+            ends = b""
+            has_text = True
+        ends += block[len(text) :]
+        begin = end
+    if has_text:
+        yield b"\r\n"
 
 
 def relaxed_value(value: bytes) -> bytes:
@@ -187,23 +299,32 @@ def _one_blank(text: bytes) -> bytes:
     return found
 
 
-def _fields_of(head: bytes) -> Iterator[HeaderField]:
-    """The fields of a header that can be signed; a line that is no field is left out."""
+def fields_by_name(head: bytes) -> defaultdict[str, list[bytes]]:
+    """The canonical values of the fields that can be signed, by their names in small letters.
+
+    A line that is no field is left out.
+    """
+    found = defaultdict[str, list[bytes]](list)
     for field in _FIELD_END.split(head):
         name, colon, value = field.partition(b":")
         known = name.rstrip(b" \t").lower().decode("ascii", "replace")
         if colon and known in _SIGNED:
-            yield known, relaxed_value(value)
+            found[known].append(relaxed_value(value))
+    return found
 
 
-def _to_sign(fields: Sequence[HeaderField]) -> tuple[list[str], list[HeaderField]]:
-    """The names for `h=`, and the fields that are hashed: of a name the last one first."""
-    counted = Counter(name for name, _ in fields)
+def _to_sign(fields: Mapping[str, Sequence[bytes]]) -> tuple[list[str], list[HeaderField]]:
+    """The names for `h=`, and the fields that are hashed, in the same order.
+
+    A verifier takes the fields of a name from the last one in the mail upwards, once for each time
+    that `h=` has the name: so does this.
+    """
     names = list[str]()
     chosen = list[HeaderField]()
     for name in _SIGNED:
-        names += [name] * counted[name]
-        chosen += [field for field in reversed(fields) if field[0] == name]
+        for value in reversed(fields.get(name, ())[-SAME_NAME_MAX:]):
+            names.append(name)
+            chosen.append((name, value))
     names.append("from")
     return names, chosen
 

@@ -20,7 +20,13 @@ from cryptography.hazmat.primitives.serialization import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mailmend.delivery.smtp.outgoing.signing import DkimSigner, PrivateKey, private_key
+from mailmend.delivery.smtp.outgoing.signing import (
+    DkimSigner,
+    PrivateKey,
+    author_domains,
+    private_key,
+    relaxed_blocks,
+)
 from mailmend.delivery.transports import CannotSign
 from mailmend.model.errors import WrongUse
 from mailmend.repair.clock import SystemClock
@@ -141,6 +147,13 @@ def test_whatever_is_in_a_mail_its_signature_is_verified(body: list[str], fields
         b"From: \r\n",
         b"From: ann@[192.0.2.1]\r\n",
         b"From: ann@example.org\r\nFrom: bob@example.org\r\n",
+        b"From: ann@example.org <eve@evil.example>\r\n",
+        b"From: eve@evil.example, Ann <ann@example.org>\r\n",
+        b"From: Ann <ann@example.org>, Eve <eve@evil.example>\r\n",
+        b"From: (ann@example.org) eve@evil.example\r\n",
+        b'From: "<ann@example.org>" <eve@evil.example>\r\n',
+        b"From: ann@example.org <>\r\n",
+        b"\r\nFrom: ann@example.org\r\n",
         b"From: " + b"a" * 10_001 + b"@example.org\r\n",
         b"Sender: ann@example.org\r\n",
         b"",
@@ -160,7 +173,15 @@ def test_a_mail_without_a_key_of_its_author_goes_as_it_is(author: bytes) -> None
         ("ann@c.example.org", "example.org"),
         ("ann@EXAMPLE.ORG", "example.org"),
         ("bob@bücher.example", "xn--bcher-kva.example"),
-        ("x@example.org, y@b.example.org", "example.org"),
+        ("x@example.org, y@c.example.org", "example.org"),
+        ("Foo, Bar <ann@example.org>", "example.org"),
+        ("Ann [Team] <ann@example.org>", "example.org"),
+        ("Ann @ Work <ann@example.org>", "example.org"),
+        ("ann@home <ann@example.org>", "example.org"),
+        ("ann@example.org (Ann (at work))", "example.org"),
+        ("Ann (work <ann@example.org>", "example.org"),
+        ('"ann, (b" <"<x>"@example.org>', "example.org"),
+        ("Team: ann@example.org, Bob <bob@example.org>;", "example.org"),
     ],
 )
 def test_the_nearest_domain_with_a_key_signs(author: str, domain: str) -> None:
@@ -168,6 +189,73 @@ def test_the_nearest_domain_with_a_key_signs(author: str, domain: str) -> None:
     found = re.search(rb" d=([^;]+);", known.signed(f"From: {author}\r\n\r\n".encode()))
     assert found
     assert found[1].decode() == domain
+
+
+@pytest.mark.parametrize(
+    ("author", "why"),
+    [
+        ("From: ann", "cannot be read"),
+        ("From: ann@[nowhere", "cannot be read"),
+        ("Subject: x", "it has 0 From fields"),
+        ("From: a@example.org\r\nFrom: b@example.org", "it has 2 From fields"),
+        ("From: a@example.org, b@b.example.org", "different keys"),
+        ("From: " + "a" * 10_000 + "@example.org", "too long"),
+        ("From: a@example.net", None),
+    ],
+)
+def test_the_log_says_why_a_mail_goes_unsigned_that_may_have_a_key(
+    author: str, why: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One whose author has no key for sure is none to speak of."""
+    known = DkimSigner(dict.fromkeys(("example.org", "b.example.org"), (ED25519,)), int)
+    mail = f"{author}\r\n\r\nBody.\r\n".encode()
+
+    assert known.signed(mail) == mail
+
+    assert DkimSigner({"example.org": ()}, int).signed(mail) == mail
+
+    said = [str(vars(record)["why"]) for record in caplog.records]
+    assert len(said) == (why is not None)
+    assert not why or why in said[0]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(st.sampled_from('(")\\<>@,;:a. é'), max_size=60))
+def test_whatever_is_in_a_from_field_it_is_read(author: str) -> None:
+    author_domains(author.encode())
+
+
+@pytest.mark.parametrize("mark", ["(", "<", '"', "\\", ",", "@", '\\"', "()", "<@", "a "])
+def test_a_from_field_of_marks_costs_no_more_than_another(mark: str) -> None:
+    """2,000 brackets have once ended each attempt by an error."""
+    clock = SystemClock()
+    began = clock.monotonic()
+    author_domains((mark * 5_000 + " <ann@example.org>").encode())
+    assert clock.monotonic() - began < 1
+
+
+def test_a_field_that_is_there_often_is_signed_some_times() -> None:
+    """The signature stays small, and holds."""
+    mail = b"To: a\r\n" * 100_000 + MAIL
+    clock = SystemClock()
+    began = clock.monotonic()
+
+    signed = signer(ED25519).signed(mail)
+
+    assert clock.monotonic() - began < 5
+    assert len(signed) - len(mail) < 1_000
+    assert is_verified(signed.removesuffix(mail) + b"To: a\r\n" * 60 + MAIL)
+
+
+def test_a_mail_of_many_blocks_is_signed_as_one_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever a block ends: in blanks, or in empty lines."""
+    body = b"a  b \t\r\n\r\n\r\n \r\nc\r\n\r\n"
+    whole = b"".join(relaxed_blocks(body))
+    assert whole == b"a b\r\n\r\n\r\n\r\nc\r\n"
+    for size in range(len(body)):
+        monkeypatch.setattr("mailmend.delivery.smtp.outgoing.signing._BLOCK_BYTES", size)
+        assert b"".join(relaxed_blocks(body)) == whole
+    assert not b"".join(relaxed_blocks(b"\r\n \r\n"))
 
 
 def test_blanks_cost_no_more_than_other_bytes() -> None:
