@@ -7,12 +7,12 @@ Source: RFC 5321 4.5.3.2 (time limits), RFC 4954 (AUTH), docs/policy-file.md, do
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import Enum
 from ipaddress import IPv6Address, ip_address
 from types import MappingProxyType
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 OTHER_TRANSPORTS: Final = "*"
 """The name of the transport that says what the others do not say."""
@@ -180,6 +180,8 @@ class SendingSettings:
 
     Attributes:
         sources: the addresses that it may be sent from, at least one.
+        login_tls: what a connection has to be over which a password goes to another machine: only
+            a transport that says `required` lets any certificate do.
         reuse: None: as the server has it for all mails.
         next_hop: None: the servers of `--next-hop`, or of each domain.
         signer: None: nothing is signed.
@@ -192,6 +194,7 @@ class SendingSettings:
     reuse: ConnectionReuse | None = None
     next_hop: TransportHop | None = None
     signer: ContentSigner | None = None
+    login_tls: TlsLevel = TlsLevel.VERIFIED
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +202,7 @@ class Transport:
     """What a policy file says of a transport; None is what it does not say.
 
     Attributes:
-        keys: of DKIM; a domain whose mails are not to be signed is not there.
+        keys: of DKIM; a domain without any, or that is not there, has unsigned mails.
         signer: of these keys, once their files are read.
     """
 
@@ -213,11 +216,25 @@ class Transport:
     signer: ContentSigner | None = None
 
     def over(self, otherwise: SendingSettings) -> SendingSettings:
-        """What it says, each part whole; and what it does not say as it was otherwise."""
-        said = {part.name: getattr(self, part.name) for part in fields(SendingSettings)}
-        known = {name: value for name, value in said.items() if value is not None}
+        """These settings, with each part replaced that the transport says.
+
+        A part is taken whole: a time limit that `timeouts` of the transport does not name is the
+        default, and not that of the other settings.
+        """
+        known = dict[str, Any]()
+        for part in _PARTS:
+            value = getattr(self, part)
+            if value is not None:
+                known[part] = value
+        if self.tls is TlsLevel.REQUIRED:
+            known["login_tls"] = TlsLevel.REQUIRED
+        elif self.tls is not None:
+            known["login_tls"] = TlsLevel.VERIFIED
         return replace(otherwise, **known)
 
+
+_PARTS: Final = ("sources", "tls", "protocol", "timeouts", "reuse", "next_hop", "signer")
+"""What both a transport and the settings of a mail have."""
 
 Transports = Mapping[str, Transport]
 """By the transportid of mails; "" is mails without one."""
@@ -235,7 +252,16 @@ def sending_of(transport: str, said: Transports, options: SendingSettings) -> Se
 
 
 def transport_with(part: str, transport: str, said: Transports) -> str | None:
-    """Which transport of the file says this part for mails of a transport; None: no one does."""
+    """The name of the transport in the file that decides a part of how a transport's mails are sent.
+
+    Args:
+        part: an attribute of `Transport`.
+        transport: the transportid of the mails; "" is mails without one.
+        said: all transports of the file.
+
+    Returns:
+        The transport itself, else `*`; None where neither says that part.
+    """
     for name in (transport, OTHER_TRANSPORTS):
         if name in said and getattr(said[name], part) is not None:
             return name

@@ -17,10 +17,11 @@ from mailmend.delivery.policy.engine import Picked
 from mailmend.delivery.policy.policy import PickupField
 from mailmend.delivery.policy.sub_queues import ActiveMail
 from mailmend.delivery.server.held_mails import HeldMail
-from mailmend.delivery.smtp.outgoing.addresses import SmartHost
+from mailmend.delivery.smtp.outgoing.addresses import SmartHost, ip_of
 from mailmend.delivery.transports import (
     SendingSettings,
     SourceAddress,
+    TlsLevel,
     TransportHop,
 )
 
@@ -108,15 +109,18 @@ class ReadyEntry:
         entry = replace(self.entry, recipient=self.recipient)
         origin = next(address for address in self.sources if address.address == source)
         sending = self.sending
+        tls = wanted.tls or sending.tls
         login = None
         if self.next_hop:
             login = self.next_hop.login
+        if login and tls is not TlsLevel.VERIFIED and not ip_of(hop.address).is_loopback:
+            tls = sending.login_tls
         return DeliveryAttempt(
             mail,
             (entry,),
             hop,
             origin,
-            wanted.tls or sending.tls,
+            tls,
             sending.protocol,
             sending.timeouts,
             sending.reuse,

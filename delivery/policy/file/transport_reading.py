@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from ipaddress import ip_address
 from typing import Any, Final
 
 from mailmend.delivery.policy.file.forms import BadPolicyFile
@@ -27,17 +28,20 @@ from mailmend.delivery.transports import (
     SmtpLogin,
     SourceAddress,
     StageTimeouts,
+    TlsLevel,
     Transport,
     TransportHop,
     Transports,
     TransportSecrets,
+    transport_with,
 )
 from mailmend.model.errors import WrongUse
 from mailmend.model.file_forms import FileForm
-from mailmend.model.grammar import read_address, read_domain, read_name, read_server
+from mailmend.model.grammar import read_address, read_domain, read_name, read_server, unmapped
 
 SMTP_PORT: Final = 25
 _ELSEWHERE: Final = "Name its file with passwordfile, or an environment variable with passwordenv."
+_SECURED: Final = "Write tls: required-and-verified, or name a host of this machine, like 127.0.0.1."
 
 
 def transports_of(secrets: TransportSecrets | None, node: PolicyNode) -> Transports:
@@ -51,11 +55,39 @@ def transports_of(secrets: TransportSecrets | None, node: PolicyNode) -> Transpo
         BadPolicyFile: they are no mapping.
     """
     found = dict[str, Transport]()
+    nodes = dict[str, PolicyNode]()
     for _, key, value in node.items("transports"):
         for name in read_each([key], lambda node: node.parsed(read_name, "a transport")):
             for transport in read_each([value], partial(_transport, secrets)):
                 found[name] = transport
+                nodes[name] = value
+    for name, value in nodes.items():
+        _refuse_open_login(name, found, value)
     return found
+
+
+def _refuse_open_login(name: str, said: Transports, node: PolicyNode) -> None:
+    """Refuse a password over a connection without TLS to another machine."""
+    tls_of = transport_with("tls", name, said)
+    hop_of = transport_with("next_hop", name, said)
+    if tls_of is None or hop_of is None or name not in {tls_of, hop_of}:
+        return
+    hop = said[hop_of].next_hop
+    if said[tls_of].tls is not TlsLevel.NONE or not hop or not hop.login or _is_here(hop.host):
+        return
+    part = "tls"
+    if tls_of != name:
+        part = "nexthop"
+    problem = f"a login at {hop.host} needs TLS, and tls is none"
+    node.parts(TRANSPORT)[part].note(problem, _SECURED)
+
+
+def _is_here(host: str) -> bool:
+    """Whether that is this machine for sure."""
+    try:
+        return unmapped(ip_address(host)).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
 
 
 def _transport(secrets: TransportSecrets | None, node: PolicyNode) -> Transport:

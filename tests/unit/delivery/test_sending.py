@@ -162,6 +162,40 @@ async def test_a_server_that_a_hook_names_gets_no_password() -> None:
     assert not any(line.startswith("AUTH") for line in sink.lines)
 
 
+NONE, OPTIONAL, REQUIRED, VERIFIED = TlsLevel
+
+
+@pytest.mark.parametrize(
+    ("said", "others", "option", "host", "level"),
+    [
+        (None, None, OPTIONAL, "192.0.2.1", VERIFIED),
+        (None, None, REQUIRED, "192.0.2.1", VERIFIED),
+        (None, None, NONE, "192.0.2.1", VERIFIED),
+        (OPTIONAL, REQUIRED, REQUIRED, "192.0.2.1", VERIFIED),
+        (REQUIRED, None, OPTIONAL, "192.0.2.1", REQUIRED),
+        (None, REQUIRED, OPTIONAL, "192.0.2.1", REQUIRED),
+        (VERIFIED, REQUIRED, NONE, "192.0.2.1", VERIFIED),
+        (None, None, OPTIONAL, "127.0.0.1", OPTIONAL),
+        (None, None, NONE, "127.0.0.1", NONE),
+    ],
+)
+async def test_a_password_goes_to_a_server_whose_certificate_is_trusted(
+    said: TlsLevel | None, others: TlsLevel | None, option: TlsLevel, host: str, level: TlsLevel
+) -> None:
+    """Unless the file itself says that any certificate will do, or the server is this machine."""
+    site = DeliverySite()
+    hop = TransportHop(host, 25, SmtpLogin("ann", password="hunter2"))
+    await site.put("bob@one.example", attributes={"transportid": attribute("partner")})
+
+    async def read() -> None:
+        site.server.send_by({"*": Transport(tls=others), "partner": Transport(tls=said, next_hop=hop)})
+
+    await site.serve(30, beside=read(), tls=option)
+
+    ((_, sent),) = site.relay.attempts
+    assert (sent.login, sent.tls) == (hop.login, level)
+
+
 async def test_a_hook_may_choose_the_transport() -> None:
     """By the field that policies count by."""
     scene = SendingScene()

@@ -129,6 +129,47 @@ def test_what_is_wrong_is_refused_with_its_place(text: str, column: int, problem
     assert mend in first.mend
 
 
+LOGIN = "host: {host}, user: b, passwordenv: C"
+
+
+@pytest.mark.parametrize(
+    ("host", "is_refused"),
+    [
+        ("smtp.example.net", True),
+        ("192.0.2.1", True),
+        ("127.0.0.1", False),
+        ("'::1'", False),
+        ("'::ffff:127.0.0.1'", False),
+        ("localhost", False),
+    ],
+)
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("a: {tls: none, nexthop: {LOGIN}}", "none"),
+        ("'*': {tls: none}, a: {nexthop: {LOGIN}}", "{host"),
+        ("'*': {nexthop: {LOGIN}}, a: {tls: none}", "none"),
+    ],
+)
+def test_a_login_at_another_machine_without_tls_is_refused(
+    text: str, place: str, host: str, *, is_refused: bool
+) -> None:
+    """Where the file says it; only this machine itself may be given a password without TLS."""
+    text = f"transports: {{{text.replace('LOGIN', LOGIN.format(host=host))}}}"
+    if not is_refused:
+        said(text)
+        return
+    with pytest.raises(BadPolicyFile, match=f"a login at {host} needs TLS, and tls is none") as refused:
+        said(text)
+    assert refused.value.place.column == text.index(place) + 1
+    assert "required-and-verified" in refused.value.mend
+
+
+@pytest.mark.parametrize("text", ["a: {tls: none, nexthop: {host: b.example}}", "a: {tls: none}"])
+def test_without_a_login_no_tls_is_asked_for(text: str) -> None:
+    assert said(f"transports: {{{text}}}")["a"].tls is TlsLevel.NONE
+
+
 def test_a_password_in_the_file_is_refused_and_not_shown() -> None:
     """The line with it is in no error."""
     with pytest.raises(BadPolicyFile, match="a password is never in a policy file") as refused:
