@@ -34,14 +34,22 @@ class FileSecrets:
     _keys: dict[tuple[str, str], "PrivateKey"] = field(default_factory=dict, repr=False)
 
     def password_in_file(self, file: str) -> str:
-        path = self._guarded(file)
+        try:
+            path = self._guarded(file)
+        except WrongUse as error:
+            cause = error.__cause__
+            if not isinstance(cause, OSError):
+                raise
+            # what is no file may be the password itself, and is in no error
+            problem = f"the file of the password cannot be read: {reason_of(cause)}"
+            raise WrongUse(problem, mend=error.mend) from cause
         return first_line(path)
 
     def password_in_variable(self, name: str) -> str:
         password = self.environment.get(name, "")
         if not password:
             raise WrongUse(
-                f"the environment variable {name} is not set",
+                "the environment variable of this name is not set",  # a password, if it is there by mistake
                 mend="Set it for the server, then start anew.",
             )
         return password

@@ -6,7 +6,7 @@ that an alias repeats it.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from typing import Any, Final, NoReturn, TypeVar
@@ -57,6 +57,14 @@ class Refusals:
     def add(self, error: BadPolicyFile) -> None:
         self.count += 1
         self.by_place.setdefault(error.place, error)
+
+    def hide(self, lines: Collection[int]) -> None:
+        """Have no error show these lines, whose numbers are from 1."""
+        for error in list(self.by_place.values()):
+            if error.place.line in lines:
+                del self.by_place[error.place]
+                hidden = replace(error.place, text="")
+                self.by_place[hidden] = BadPolicyFile(error.file, hidden, error.problem, mend=error.mend)
 
     @property
     def is_full(self) -> bool:
@@ -401,7 +409,7 @@ class _Composer:
         unfinished = list[_OpenNode]()
         for event in events:
             if isinstance(event, yaml.CollectionEndEvent):
-                self._finish(unfinished.pop())
+                self._finish(unfinished.pop(), event)
             elif isinstance(event, yaml.NodeEvent):
                 node = self._node(event)
                 if unfinished:
@@ -424,11 +432,11 @@ class _Composer:
             self.sizes.pop(event.anchor, None)
         node: yaml.Node
         if isinstance(event, yaml.ScalarEvent):
-            node = yaml.ScalarNode(event.tag, event.value, event.start_mark, style=event.style)
+            node = yaml.ScalarNode(event.tag, event.value, event.start_mark, event.end_mark, event.style)
         elif isinstance(event, yaml.MappingStartEvent):
-            node = yaml.MappingNode(event.tag, [], event.start_mark)
+            node = yaml.MappingNode(event.tag, [], event.start_mark, flow_style=event.flow_style)
         else:
-            node = yaml.SequenceNode(event.tag, [], event.start_mark)
+            node = yaml.SequenceNode(event.tag, [], event.start_mark, flow_style=event.flow_style)
         if event.anchor:
             self.anchors[event.anchor] = node
             if isinstance(event, yaml.ScalarEvent):
@@ -452,8 +460,10 @@ class _Composer:
                 event, f"the file comes to more than {NODES_MAX:,} values, with the values of aliases counted again"
             )
 
-    def _finish(self, finished: _OpenNode) -> None:
+    def _finish(self, finished: _OpenNode, end: yaml.CollectionEndEvent) -> None:
         children = finished.children
+        if finished.node.flow_style:  # others end where the next thing begins
+            finished.node.end_mark = end.start_mark
         if isinstance(finished.node, yaml.MappingNode):
             finished.node.value = list(zip(children[::2], children[1::2], strict=True))
         else:

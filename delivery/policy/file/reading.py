@@ -40,6 +40,7 @@ from mailmend.delivery.policy.file.nodes import (
     read_ungrouped,
 )
 from mailmend.delivery.policy.file.replies import RuleSurroundings, automatic_rules, reply_rules
+from mailmend.delivery.policy.file.secret_lines import secret_lines
 from mailmend.delivery.policy.file.transport_reading import transports_of
 from mailmend.delivery.policy.incoming import (
     IncomingField,
@@ -134,14 +135,16 @@ def policies_of(text: str, file: str, secrets: TransportSecrets | None = None) -
         BadPolicyFile: something in it is refused; the error has each refused value.
     """
     refused = Refusals()
+    top = None
+    said = PickupPolicies()
     try:
         top = PolicyNode.of_text(file, text, refused)
         said = _said(top, secrets)
     except BadPolicyFile as error:
         refused.add(error)
+    if top is None or refused.by_place:
+        refused.hide(secret_lines(text.splitlines(), top))
         raise refused.error from None
-    if refused.by_place:
-        raise refused.error
     return PolicyFile(said, top)
 
 

@@ -1,12 +1,10 @@
 """Reads `transports` of a policy file; another module reads the keys and passwords that it names."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from ipaddress import ip_address
 from typing import Any, Final
 
-from mailmend.delivery.policy.file.forms import BadPolicyFile
 from mailmend.delivery.policy.file.nodes import (
     PolicyNode,
     read_each,
@@ -20,6 +18,7 @@ from mailmend.delivery.policy.file.transport_forms import (
     SOURCE,
     TIMEOUTS,
     TRANSPORT,
+    VARIABLE,
 )
 from mailmend.delivery.transports import (
     ConnectionReuse,
@@ -40,6 +39,8 @@ from mailmend.model.file_forms import FileForm
 from mailmend.model.grammar import read_address, read_domain, read_name, read_server, unmapped
 
 SMTP_PORT: Final = 25
+_IN_VARIABLE: Final = "passwordenv"
+_PASSWORDS: Final = frozenset({"password", "passwd", "passphrase", "pass", "pwd", "secret"})
 _ELSEWHERE: Final = "Name its file with passwordfile, or an environment variable with passwordenv."
 _SECURED: Final = "Write tls: required-and-verified, or name a host of this machine, like 127.0.0.1."
 
@@ -135,20 +136,40 @@ def _reuse(node: PolicyNode) -> ConnectionReuse:
 
 def _next_hop(secrets: TransportSecrets | None, node: PolicyNode) -> TransportHop:
     for name, key, _ in node.items("nexthop"):
-        if name == "password":
-            place = replace(key.place_of(()), text="")  # the line shows the password
-            problem = "a password is never in a policy file"
-            raise BadPolicyFile(key.file, place, problem, mend=_ELSEWHERE)
+        if name.lower() in _PASSWORDS:
+            key.fail("a password is never in a policy file", _ELSEWHERE)
     parts = _complete(node, NEXT_HOP)
-    said = read_parts(parts, NEXT_HOP, passwordfile=_file)
+    named = _password_names(parts)
+    others = {name: part for name, part in parts.items() if name != _IN_VARIABLE}
+    said = read_parts(others, NEXT_HOP)
     host = read_part(parts, "host", lambda part: part.parsed(read_server, "a server"), "")
     user = read_part(parts, "user", lambda part: part.parsed(_some_name, "a user"), "")
     port = said.pop("port", SMTP_PORT)
     _refuse_half_a_login(node, parts)
     login = None
     if user:
-        login = SmtpLogin(user, **said, password=_password(secrets, parts))
+        login = SmtpLogin(user, **named, password=_password(secrets, parts))
     return TransportHop(host, port, login)
+
+
+def _password_names(parts: Mapping[str, PolicyNode]) -> Mapping[str, str]:
+    """The file or the variable of a password, by its attribute of `SmtpLogin`."""
+    found = dict[str, str]()
+    for part, attribute, read in (
+        ("passwordfile", "password_file", _some_name),
+        (_IN_VARIABLE, "password_variable", _variable),
+    ):
+        name = read_part(parts, part, partial(PolicyNode.parsed, parse=read, what=part), "")
+        if name:
+            found[attribute] = name
+    return found
+
+
+def _variable(text: str) -> str:
+    """As the form has it; what is refused may be the password itself, and is in no error."""
+    if not VARIABLE.matches(text):
+        raise WrongUse(f"this {VARIABLE.problem}", mend=VARIABLE.mend)
+    return text
 
 
 def _password(secrets: TransportSecrets | None, parts: Mapping[str, PolicyNode]) -> str:
@@ -157,7 +178,7 @@ def _password(secrets: TransportSecrets | None, parts: Mapping[str, PolicyNode])
     in_file = partial(PolicyNode.parsed, parse=secrets.password_in_file, what="a file")
     in_variable = partial(PolicyNode.parsed, parse=secrets.password_in_variable, what="a variable")
     password = read_part(parts, "passwordfile", in_file, "")
-    return password or read_part(parts, "passwordenv", in_variable, "")
+    return password or read_part(parts, _IN_VARIABLE, in_variable, "")
 
 
 def _refuse_half_a_login(node: PolicyNode, parts: Mapping[str, PolicyNode]) -> None:

@@ -170,12 +170,49 @@ def test_without_a_login_no_tls_is_asked_for(text: str) -> None:
     assert said(f"transports: {{{text}}}")["a"].tls is TlsLevel.NONE
 
 
-def test_a_password_in_the_file_is_refused_and_not_shown() -> None:
-    """The line with it is in no error."""
+@pytest.mark.parametrize("name", ["password", "Password", "passwd", "pass", "PWD", "passphrase", "secret"])
+def test_a_password_in_the_file_is_refused(name: str) -> None:
+    """By whatever name; its line is in no error."""
     with pytest.raises(BadPolicyFile, match="a password is never in a policy file") as refused:
-        said("transports: {a: {nexthop: {host: a, user: b, password: hunter2}}}")
+        said(f"transports: {{a: {{nexthop: {{host: a, user: b, {name}: hunter2}}}}}}")
+    assert refused.value.place.column == 46
     assert "passwordenv" in refused.value.mend
     assert "hunter2" not in refused.value.message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{a: {nexthop: {host: a, user: b, password: hunter2}, tls: always}}",
+        "{a: {nexthop: {host: a, user: b, key: hunter2, port: x}}}",
+        "{a: {next-hop: {host: a, phrase: hunter2}}}",
+        "{a: {nexhop: {host: a, phrase: hunter2}}}",
+        "{a: {relay: {host: a, password: hunter2}}}",
+        "{a: {nexthop: {host: a, user: b, passwordenv: hunter2-x}}}",
+        "{a: {nexthop: {host: a, user: b, passwordenv: hunter2}}}",
+        "{a: {nexthop: {host: a, user: b, passwordfile: hunter2}}}",
+        "{a: {nexthop: {host: a, user: b, password: hunter2}}",
+        "{a: {nexthop: {host: a, user: b, password: hunter2: x}}}",
+        "{a: {nexthop: &a {host: a, word: hunter2}}, b: {nexthop: *a}}",
+        '{a: {nexthop: {host: a, word: "long\n hunter2"}, tls: always}}',
+        "{a: {nexthop: {host: a, word: [b, \n hunter2 ]}, tls: always}}",
+        "\n  a:\n    nexthop: {host: a,\n      word: hunter2, port: x}",
+    ],
+)
+def test_no_error_shows_a_line_that_may_have_a_password(tmp_path: Path, text: str) -> None:
+    """Whatever is wrong on it, and wherever it is written by mistake."""
+    with pytest.raises(BadPolicyFile) as refused:
+        policies_of(f"transports: {text}", "policies.yaml", secrets(tmp_path))
+    said = [f"{error} {error.mend} {error.place}" for error in (refused.value, *refused.value.each)]
+    assert "hunter2" not in f"{said} {refused.value.in_short} {refused.value.in_short.mend}"
+
+
+def test_the_lines_around_are_shown() -> None:
+    """Also where a block ends, and the next thing begins."""
+    text = "transports:\n  a:\n    nexthop:\n      host: a\n      word: x\n    tls: always\n"
+    with pytest.raises(BadPolicyFile) as refused:
+        said(text)
+    assert [(error.place.line, error.place.text) for error in refused.value.each] == [(5, ""), (6, "    tls: always")]
 
 
 def secrets(folder: Path, **environment: str) -> FileSecrets:
@@ -232,8 +269,8 @@ def test_a_key_that_is_of_no_use_refuses_the_file(tmp_path: Path, key: bytes | N
     [
         ("passwordfile: nowhere", {}, "cannot be read"),
         ("passwordfile: empty", {}, "is empty"),
-        ("passwordenv: PARTNER", {}, "the environment variable PARTNER is not set"),
-        ("passwordenv: PARTNER", {"PARTNER": ""}, "the environment variable PARTNER is not set"),
+        ("passwordenv: PARTNER", {}, "the environment variable of this name is not set"),
+        ("passwordenv: PARTNER", {"PARTNER": ""}, "the environment variable of this name is not set"),
     ],
 )
 def test_a_password_that_is_nowhere_refuses_the_file(
