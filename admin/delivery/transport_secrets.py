@@ -4,6 +4,7 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from mailmend.delivery.smtp.outgoing.signing import PrivateKey
 
 _FILE_BYTES_MAX: Final = 65_536
+_KEYS_MAX: Final = 1_000
+"""Keys that are remembered over reloads of a policy file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +60,11 @@ class FileSecrets:
     def read_key(self, selector: str, file: str) -> None:
         path = self._guarded(file)
         try:
-            pem = path.read_bytes()
+            found = path.stat()
+            state = (found.st_ino, found.st_ctime_ns, found.st_mtime_ns, found.st_size)
+            self._keys[selector, file] = _key_of(selector, path, state)
         except OSError as error:
             raise _unreadable(path, error) from error
-        signing = import_or_name_extra("mailmend.delivery.smtp.outgoing.signing")
-        try:
-            self._keys[selector, file] = signing.private_key(selector, pem)
         except WrongUse as error:
             raise WrongUse(f"{path}: {error.what}", mend=error.mend) from error
 
@@ -92,6 +94,17 @@ class FileSecrets:
         if found.st_mode & stat.S_IRWXO and os.name == "posix":
             raise WrongUse(f"{path} can be read by other users", mend=f"chmod o= {path}")
         return path
+
+
+@lru_cache(_KEYS_MAX)
+def _key_of(selector: str, path: Path, _state: tuple[int, ...]) -> "PrivateKey":
+    """The key in a file, which is read and checked anew where the state of the file is another.
+
+    The check of a key of RSA takes many milliseconds, in which a server does nothing else.
+    """
+    signing = import_or_name_extra("mailmend.delivery.smtp.outgoing.signing")
+    key: PrivateKey = signing.private_key(selector, path.read_bytes())
+    return key
 
 
 def _unreadable(path: Path, error: OSError) -> WrongUse:

@@ -5,11 +5,13 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from mailmend.admin.delivery.transport_secrets import FileSecrets
 from mailmend.delivery.policy.file.forms import BadPolicyFile
 from mailmend.delivery.policy.file.reading import policies_of, read_policies
 from mailmend.delivery.policy.file.transport_forms import TRANSPORT
+from mailmend.delivery.smtp.outgoing.signing import PrivateKey, private_key
 from mailmend.delivery.transports import (
     ConnectionReuse,
     DeliveryProtocol,
@@ -242,6 +244,29 @@ def test_keys_and_passwords_are_read_from_their_files(tmp_path: Path) -> None:
     signers = [sending_of(name, transports, OPTIONS).signer for name in ("bulk", "mailboxes")]
     signs = [signer is not None and signer.signed(MAIL) != MAIL for signer in signers]
     assert signs == [True, False]
+
+
+def test_a_key_is_checked_once_for_all_reloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check takes time that deliveries want; another key in the same file counts at once."""
+    checked = list[bytes]()
+
+    def key_of(selector: str, pem: bytes) -> PrivateKey:
+        checked.append(pem)
+        return private_key(selector, pem)
+
+    monkeypatch.setattr("mailmend.delivery.smtp.outgoing.signing.private_key", key_of)
+    one, two = pem_of(ED25519_KEY), pem_of(Ed25519PrivateKey.generate())
+    text = "transports: {a: {dkim: {example.org: {selector: s, key: k.pem}}}}"
+    signed = list[bytes]()
+    for key in (one, one, two):
+        if key not in checked:
+            written(tmp_path, "k.pem", key)
+        signer = policies_of(text, "policies.yaml", secrets(tmp_path)).said.transports["a"].signer
+        assert signer
+        signed.append(signer.signed(MAIL))
+
+    assert checked == [one, two]
+    assert signed[0] == signed[1] != signed[2]
 
 
 @pytest.mark.parametrize(
