@@ -218,8 +218,8 @@ class Transport:
     def over(self, otherwise: SendingSettings) -> SendingSettings:
         """These settings, with each part replaced that the transport says.
 
-        A part is taken whole: a time limit that `timeouts` of the transport does not name is the
-        default, and not that of the other settings.
+        A part is taken whole: where `timeouts` of the transport does not name a time limit, the
+        default of that limit holds, whatever the other settings have.
         """
         known = dict[str, Any]()
         for part in _PARTS:
@@ -252,7 +252,7 @@ def sending_of(transport: str, said: Transports, options: SendingSettings) -> Se
 
 
 def transport_with(part: str, transport: str, said: Transports) -> str | None:
-    """The name of the transport in the file that decides a part of how a transport's mails are sent.
+    """The name of the transport that decides a part of how mails are sent.
 
     Args:
         part: an attribute of `Transport`.

@@ -307,7 +307,7 @@ SERVE: Final = Command(
         option(
             "--next-hops-in",
             "A network that is not of the Internet, such as 10.0.0.0/8, whose servers may be next hops that DNS names; "
-            "may be given again. Loopback is one where all sources are addresses of it. [default: none]",
+            "may be given again. Loopback is one where all sources are on it. [default: none]",
             type=ParsedValue("network", read_network),
             multiple=True,
             metavar="CIDR",

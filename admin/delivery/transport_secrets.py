@@ -52,7 +52,7 @@ class FileSecrets:
         password = self.environment.get(name, "")
         if not password:
             raise WrongUse(
-                "the environment variable of this name is not set",  # a password, if it is there by mistake
+                "the environment variable of this name is not set",  # it may be the password
                 mend="Set it for the server, then start anew.",
             )
         return password

@@ -64,7 +64,8 @@ class Refusals:
             if error.place.line in lines:
                 del self.by_place[error.place]
                 hidden = replace(error.place, text="")
-                self.by_place[hidden] = BadPolicyFile(error.file, hidden, error.problem, mend=error.mend)
+                problem = error.problem
+                self.by_place[hidden] = BadPolicyFile(error.file, hidden, problem, mend=error.mend)
 
     @property
     def is_full(self) -> bool:
@@ -432,7 +433,8 @@ class _Composer:
             self.sizes.pop(event.anchor, None)
         node: yaml.Node
         if isinstance(event, yaml.ScalarEvent):
-            node = yaml.ScalarNode(event.tag, event.value, event.start_mark, event.end_mark, event.style)
+            begin = event.start_mark
+            node = yaml.ScalarNode(event.tag, event.value, begin, event.end_mark, event.style)
         elif isinstance(event, yaml.MappingStartEvent):
             node = yaml.MappingNode(event.tag, [], event.start_mark, flow_style=event.flow_style)
         else:

@@ -42,7 +42,7 @@ SMTP_PORT: Final = 25
 _IN_VARIABLE: Final = "passwordenv"
 _PASSWORDS: Final = frozenset({"password", "passwd", "passphrase", "pass", "pwd", "secret"})
 _ELSEWHERE: Final = "Name its file with passwordfile, or an environment variable with passwordenv."
-_SECURED: Final = "Write tls: required-and-verified, or name a host of this machine, like 127.0.0.1."
+_SECURED: Final = "Write tls: required-and-verified, or name this machine, like 127.0.0.1."
 
 
 def transports_of(secrets: TransportSecrets | None, node: PolicyNode) -> Transports:
@@ -79,7 +79,7 @@ def _refuse_open_login(name: str, said: Transports, node: PolicyNode) -> None:
     part = "tls"
     if tls_of != name:
         part = "nexthop"
-    problem = f"a login at {hop.host} needs TLS, and tls is none"
+    problem = f"a login at {hop.host} needs TLS, and tls: none forbids it"
     node.parts(TRANSPORT)[part].note(problem, _SECURED)
 
 

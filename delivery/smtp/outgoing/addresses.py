@@ -112,9 +112,10 @@ def _inner(address: IPv6Address) -> IPv4Address | None:
 
 
 def loopback_of(sources: Iterable[SourceAddress]) -> tuple[IpNetwork, ...]:
-    """The networks of loopback that these sources are in: a server that sends from there reaches nothing else.
+    """The networks of loopback that these sources are in, where they reach nothing else.
 
-    None where one of the sources is elsewhere, or the system's choice: its mails must not be led to loopback.
+    There is no such network where one of the sources is not on loopback, or is the system's choice:
+    DNS may not lead its mails to this machine.
     """
     found = list[IpNetwork]()
     addresses = list[IpAddress]()

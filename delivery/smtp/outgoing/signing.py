@@ -208,7 +208,8 @@ def author_domains(value: bytes) -> Sequence[str]:
     domains = list[str]()
     text = ""
     bracketed = ""
-    for piece in [*_MAILBOX_PIECE.findall(_without_comments(value.decode("utf-8", "replace"))), ","]:
+    plain = _without_comments(value.decode("utf-8", "replace"))
+    for piece in (*_MAILBOX_PIECE.findall(plain), ","):
         if piece in {",", ";"}:
             address = bracketed or text
             if bracketed or "@" in text:
@@ -223,7 +224,10 @@ def author_domains(value: bytes) -> Sequence[str]:
 
 
 def _without_comments(text: str) -> str:
-    """Without comments, and with a letter for each quoted string; as it is where a comment does not end."""
+    """The text without comments, and with a letter for each quoted string.
+
+    A text with a comment that does not end stays as it is.
+    """
     kept = list[str]()
     depth = 0
     for piece in _QUOTED_OR_COMMENT.findall(text):

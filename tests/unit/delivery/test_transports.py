@@ -161,7 +161,7 @@ def test_a_login_at_another_machine_without_tls_is_refused(
     if not is_refused:
         said(text)
         return
-    with pytest.raises(BadPolicyFile, match=f"a login at {host} needs TLS, and tls is none") as refused:
+    with pytest.raises(BadPolicyFile, match=f"a login at {host} needs TLS, and tls: none forbids it") as refused:
         said(text)
     assert refused.value.place.column == text.index(place) + 1
     assert "required-and-verified" in refused.value.mend
