@@ -34,12 +34,12 @@ from mailmend.admin.queue.remove import LISTED_MAX
 from mailmend.admin.queue.request import DryRunRequest, QueueAnswer, QueueRequest
 from mailmend.delivery.ledger.value_changes import LedgerValueChanges, ValueRecord
 from mailmend.delivery.mail.entries import EntryFilter, EntryId
-from mailmend.delivery.mail.envelopes import queued_entries
 from mailmend.delivery.mail.set_values import (
     NAMES,
     RECIPIENT,
     SetEntry,
     ValueChange,
+    entries_without,
     mail_with_values,
     normal_value,
     value_name,
@@ -234,16 +234,14 @@ class _Setting:
         change = self._result.change
         async with aclosing(queue.browse(WAITING)) as mails:
             async for mail in mails:
-                for entry in queued_entries(mail, self._now):
-                    note = entry.values_note
-                    is_meant = change.undoes is None or (note and note.change == change.undoes)
-                    is_set = note is not None and note.change == change.id
-                    if is_meant and not is_set and self._where.matches(entry):
-                        self._active.add(entry.entry.id)
+                for entry in entries_without(mail, self._where, change, self._now):
+                    self._active.add(entry.entry.id)
 
     def _change(self, mail: Listed) -> ChangedMail | None:
         enqueue_id = mail.queued.enqueue_id
         behind = mail_with_values(mail, self._where, self._result.change, self._now)
+        # The mail may have been left before its turn came, and have changed since.
+        self._left.pop(enqueue_id, None)
         if behind.why_left:
             self._left[enqueue_id] = behind.why_left
         if behind.mail is None:

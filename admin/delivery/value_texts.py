@@ -46,7 +46,7 @@ VALUES_NOTE: Final = JsonForm(
 
 def note_text(note: ValuesNote) -> str:
     """Who set values of a mail, why, and what they were before."""
-    before = [f"{name} {text or NO_VALUE}" for name, text in _named(note.before).items()]
+    before = [f"{name} {_shown(text)}" for name, text in _named(note.before).items()]
     before += [f"recipient {number} {text}" for number, text in note.recipients.items()]
     said = f"values set by {note.owner} at {shown(note.at)} ({note.reason}), before: "
     return printable(f"{said}{', '.join(before)}; change {note.change}")

@@ -16,6 +16,7 @@ from mailmend.delivery.mail.envelopes import (
     EXPIRES,
     GIVEN_BYTES_MAX,
     mail_again,
+    own_expiry,
     queued_entries,
     with_values_note,
 )
@@ -209,6 +210,24 @@ def text_of_attribute(serialised: str | None) -> str | None:
     return serialised
 
 
+def entries_without(
+    listed: Listed,
+    where: EntryFilter,
+    change: ValueChange,
+    now: datetime,
+) -> Sequence[QueuedEntry]:
+    """The entries of a mail that a change is meant for, and that do not have its values yet."""
+    entries = queued_entries(listed, now)
+    chosen = [entry for entry in entries if where.matches(entry)]
+    if not chosen:
+        return ()
+    wanted = _wanted(change, entries, chosen)
+    if wanted.attributes_before(listed.queued.mail):
+        return chosen
+    recipients = wanted.recipients_before(entries)
+    return [entry for entry in chosen if entry.entry.id.number in recipients]
+
+
 def mail_with_values(
     listed: Listed,
     where: EntryFilter,
@@ -221,17 +240,8 @@ def mail_with_values(
     if not chosen or listed.due_at is None:
         return MailBehindSet()
     wanted = _wanted(change, entries, chosen)
-    held = listed.queued.mail.attributes
-    before = dict[str, str | None]()
-    for named, serialised in wanted.attributes.items():
-        if held.get(named) != serialised:
-            before[named] = held.get(named)
-    recipients = dict[int, str]()
-    for entry in entries:
-        number = entry.entry.id.number
-        recipient = entry.entry.recipient
-        if wanted.recipients.get(number, recipient) != recipient:
-            recipients[number] = recipient
+    before = wanted.attributes_before(listed.queued.mail)
+    recipients = wanted.recipients_before(entries)
     if not before and not recipients:
         return MailBehindSet()
     attributes = {named: wanted.attributes[named] for named in before}
@@ -260,6 +270,24 @@ class _WantedValues:
 
     attributes: Mapping[str, str | None] = field(default_factory=dict)
     recipients: Mapping[int, str] = field(default_factory=dict)
+
+    def attributes_before(self, mail: Mail) -> Mapping[str, str | None]:
+        """What the mail has now of the attributes that are to change."""
+        found = dict[str, str | None]()
+        for named, serialised in self.attributes.items():
+            had = mail.attributes.get(named)
+            if had != serialised:
+                found[named] = had
+        return found
+
+    def recipients_before(self, entries: Sequence[QueuedEntry]) -> Mapping[int, str]:
+        """The recipients that are to change, as they are now."""
+        found = dict[int, str]()
+        for queued in entries:
+            entry = queued.entry
+            if self.recipients.get(entry.id.number, entry.recipient) != entry.recipient:
+                found[entry.id.number] = entry.recipient
+        return found
 
 
 def _wanted(
@@ -291,15 +319,17 @@ def _changed(
     Raises:
         WrongUse: the mail cannot have them; the message says why.
     """
-    if sum(len(text or "") for text in note.before.values()) > GIVEN_BYTES_MAX:
+    if sum(len((text or "").encode()) for text in note.before.values()) > GIVEN_BYTES_MAX:
         raise WrongUse("what it has now is too large to be remembered")
     mail = _renamed(listed.queued.mail, note.recipients, recipients)
     kept = {named: text for named, text in mail.attributes.items() if named not in attributes}
     kept |= {named: text for named, text in attributes.items() if text is not None}
     mail = with_values_note(replace(mail, attributes=kept), note)
     last_at = None
-    if expiry := text_of_attribute(attributes.get(EXPIRES)):
-        last_at = in_utc(datetime.fromisoformat(expiry))
+    if EXPIRES in attributes:
+        last_at = own_expiry(mail)
+    if last_at and last_at <= note.at:
+        raise WrongUse(f"its expiry would be over: {text_of_attribute(attributes[EXPIRES])}")
     timed = list[DeliveryEntry]()
     for queued in entries:
         entry = queued.entry
@@ -345,15 +375,23 @@ def _renamed(mail: Mail, before: Mapping[int, str], behind: Mapping[int, str]) -
 
 
 def _with_names(serialised: str, names: Mapping[str, str]) -> str:
-    """A mapping of recipients with other keys; any other attribute as it is."""
+    """A mapping of recipients with other keys; any other attribute as it is.
+
+    What it has under a new key is of a recipient that has left: the mail forgets that.
+    """
     try:
         found = object_in(serialised, "the attribute")
     except BadPayload:
         return serialised
     value: Any = found.get("value")
-    if not isinstance(value, Mapping) or names.keys().isdisjoint(value):
+    if not isinstance(value, Mapping) or (names.keys() | set(names.values())).isdisjoint(value):
         return serialised
-    renamed = {names.get(recipient, recipient): kept for recipient, kept in value.items()}
+    renamed = dict[str, Any]()
+    for recipient, kept in value.items():
+        if recipient in names:
+            renamed[names[recipient]] = kept
+        elif recipient not in names.values():
+            renamed[recipient] = kept
     return json_text({**found, "value": renamed})
 
 

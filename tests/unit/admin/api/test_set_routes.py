@@ -14,6 +14,7 @@ from mailmend.admin.delivery.set_values_document import SET_VALUES, VALUE_CHANGE
 from mailmend.admin.frame.http.access import Access
 from mailmend.mailqueue.queue import AffectedMails
 from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue
+from tests.support.deliveries import LATER
 from tests.support.delivery_desk import DeliveryWorld
 from tests.unit.admin.api.test_delivery_routes import OPERATE, POLICIES, READ, TOKENS
 
@@ -73,6 +74,37 @@ async def test_a_mail_that_becomes_due_behind_its_change_is_counted_once(
     done = (await client.post("/entries/set", json={"everything": True, "set": {"job": "x"}, "why": "x"})).json()
     states = {entry["state"] for entry in (await client.get("/entries")).json()["entries"]}
     assert (done["changed"], done["active"], states) == (3, 1, {"active"})
+
+
+async def test_an_active_recipient_that_is_deferred_before_its_turn_is_counted_as_set_alone(
+    world: DeliveryWorld, client: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a server that refuses for a while what was active as the command began."""
+    change = RabbitMailQueue.change
+    world.relay.scripts["di@one.example"] = [LATER]
+
+    async def deferred_before(queue: RabbitMailQueue, *given: Any, **more: Any) -> AffectedMails:
+        async with world.delivering():
+            await world.clock.pause(60)
+        return await change(queue, *given, **more)
+
+    monkeypatch.setattr(RabbitMailQueue, "change", deferred_before)
+    body = {"selection": {"recipient": ["di@one.example"]}, "set": {"job": "x"}, "why": "x"}
+    done = (await client.post("/entries/set", json=body)).json()
+    assert (done["changed"], done["active"]) == (1, 0)
+
+
+async def test_an_active_recipient_that_has_the_values_is_not_counted(
+    world: DeliveryWorld, client: httpx2.AsyncClient
+) -> None:
+    """It is not to be held again for them, as it was before it became active."""
+    body = {"everything": True, "set": {"job": "x"}, "why": "x"}
+    first = (await client.post("/entries/set", json=body)).json()
+    await world.clock.pause(4000)
+    await world.queue.move_due()
+    again = (await client.post("/entries/set", json=body)).json()
+    assert (first["changed"], first["active"]) == (3, 1)
+    assert (again["changed"], again["active"]) == (0, 1)
 
 
 @pytest.mark.parametrize(

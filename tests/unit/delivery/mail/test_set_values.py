@@ -23,6 +23,7 @@ from mailmend.delivery.mail.set_values import (
     NAMES,
     MailBehindSet,
     ValueChange,
+    entries_without,
     mail_with_values,
     normal_value,
     value_name,
@@ -171,6 +172,44 @@ def test_what_is_too_large_to_be_remembered_is_not_changed() -> None:
     was = delayed(x="x" * GIVEN_BYTES_MAX)
     change = replace(changing(), values={"attribute.x": "y"})
     assert mail_with_values(was, ALL, change, NOON).why_left == "what it has now is too large to be remembered"
+
+
+def test_an_undo_gives_back_an_expiry_that_nothing_can_read() -> None:
+    """As the mail came with it; it counts as not there."""
+    was = delayed(expires="soon")
+    now = made(was, changing(expires="2026-09-01T00:00:00Z"))
+    back = made(now, changing(2, undoes=1))
+    assert (own_attributes(back), back.due_at) == (own_attributes(was), was.due_at)
+
+
+def test_an_undo_gives_no_mail_up() -> None:
+    """Given an expiry that was put off, and is over by now: the mail is left as it is."""
+    now = made(delayed(expires="2026-08-29T12:10:00Z"), changing(expires="2026-09-01T00:00:00Z"))
+    undo = replace(changing(2, undoes=1), at=NOON + HOUR)
+    found = mail_with_values(now, ALL, undo, NOON + HOUR)
+    assert (found.mail, found.why_left) == (None, "its expiry would be over: 2026-08-29T12:10:00Z")
+
+
+@pytest.mark.parametrize("of_bob", [{BOB: "SUCCESS"}, {}])
+def test_wishes_for_a_recipient_that_has_left_are_of_no_other(of_bob: dict[str, str]) -> None:
+    """Given a mail that was delivered to an address already, and gets it for another recipient."""
+    now = made(delayed((BOB,), dsn_notify={**of_bob, DI: "NEVER"}), changing(recipient=DI))
+    bob = queued_entries(delayed((BOB,), dsn_notify=of_bob), NOON)[0]
+    assert queued_entries(now, NOON)[0].entry.notify == bob.entry.notify
+
+
+def test_entries_that_lack_values_are_those_that_a_change_is_meant_for() -> None:
+    """An active one counts where it would change, and no longer where it has the values."""
+    was = delayed(transportid="bulk")
+    change = changing(job="spring", recipient=DI)
+    assert [one.entry.recipient for one in entries_without(was, BOB_ALONE, change, NOON)] == [BOB]
+    assert not entries_without(was, ALL, changing(transport="bulk", job=None), NOON)
+    assert not entries_without(was, ALL, changing(2, undoes=1), NOON)
+    assert not entries_without(was, EntryFilter(ids=frozenset({"other"})), change, NOON)
+    now = made(was, changing(recipient=DI), BOB_ALONE)
+    active = replace(now, due_at=None)
+    assert not entries_without(active, BOB_ALONE, changing(2, recipient=DI), NOON)
+    assert [one.entry.recipient for one in entries_without(active, ALL, changing(2, undoes=1), NOON)] == [DI]
 
 
 TEXTS = st.text(st.characters(codec="ascii", exclude_categories=["C", "Z"]), min_size=1, max_size=5)
