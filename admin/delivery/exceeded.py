@@ -24,6 +24,8 @@ from mailmend.model.json_forms import JsonField, JsonForm
 
 EXCEEDED_SHOWN: Final = 100
 EXCEEDED_MAX: Final = 10_000
+_ASKED: Final = 1_000
+"""How many entries the command asks of each server: a person reads the first ones."""
 
 _ENTRY: Final = JsonForm(
     body="ExceededEntryBody",
@@ -102,7 +104,8 @@ def list_suspensions(request: ListSuspensionsRequest, caller: Caller) -> Any:
     token = token_in(request.token_file)
     answers = dict[str, Mapping[str, Any]]()
     unreached = dict[str, str]()
-    path = f"/suspensions/exceeded?limit={EXCEEDED_MAX}"
+    refused = list[Exception]()
+    path = f"/suspensions/exceeded?limit={_ASKED}"
     for url, server in servers.items():
         try:
             answer = asked(server, path, token, request.ask_tls_ca)
@@ -110,11 +113,15 @@ def list_suspensions(request: ListSuspensionsRequest, caller: Caller) -> Any:
             unreached[url] = error.what
             continue
         if answer.status != HTTPStatus.OK:
-            raise refusal(url, answer)
+            refused.append(refusal(url, answer))
+            unreached[url] = str(refused[-1])
+            continue
         if not isinstance(answer.body, Mapping) or answer.body.get("queue") != request.queue:
             unreached[url] = f"{url} does not deliver the queue {request.queue}"
             continue
         answers[url] = answer.body
+    if not answers and refused:
+        raise refused[0]
     if not answers:
         mend = "Is a server of the queue there, with --http at that address?"
         raise CannotReach("; ".join(unreached.values()), mend=mend)

@@ -301,7 +301,8 @@ SET: Final = Command(
     with --whole-mails they are set too.
 
     Each mail remembers its values from before the last change, and `show` prints them. --undo puts
-    them back where no later command has set values of the mail. `changes` lists who set what.""",
+    them back where no later command has set values of the mail, and where its expiry from before is
+    not over. `changes` lists who set what.""",
     service="mailmend.admin.delivery.set_values:set_values",
     present="mailmend.admin.delivery.set_values_document:set_document",
     options=(

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
 
-from mailmend.delivery.policy.counters import CounterPlace, PickupCounters, PolicyChanges
+from mailmend.delivery.policy.counters import PickupCounters, PolicyChanges
 from mailmend.delivery.policy.orders import Suspension
 from mailmend.delivery.policy.policy import CounterPolicy, PickupField
 from mailmend.delivery.policy.rates import RateAlgorithm
@@ -287,14 +287,14 @@ class PickupEngine:
         """The counters of the policies; suspensions are left out."""
         return self._counters.entries.values()
 
-    def waiting_on(self, refusing: Iterable[CounterEntry]) -> Mapping[CounterPlace, int]:
-        """By the place of each of these counters: how many mails that it counts wait here."""
-        places = {entry.place for entry in refusing}
-        found = dict[CounterPlace, int]()
+    def waiting_on(self, refusing: Iterable[CounterEntry]) -> Mapping[CounterEntry, int]:
+        """By counter, for these: how many mails that it counts wait here."""
+        meant = frozenset(refusing)
+        found = dict[CounterEntry, int]()
         for queue in self._sub_queues.values():
             mails = len(queue.urgent) + len(queue.normal)
-            for place in {entry.place for entry in queue.all_counters} & places:
-                found[place] = found.get(place, 0) + mails
+            for entry in meant.intersection(queue.all_counters):
+                found[entry] = found.get(entry, 0) + mails
         return found
 
     def next_source(self, mail: ActiveMail, usable: Sequence[str]) -> str | None:

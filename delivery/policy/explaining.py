@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, overload
 
 from mailmend.delivery.policy.engine import PickupEngine
 from mailmend.delivery.policy.orders import Order, PlacedCondition
@@ -179,18 +179,46 @@ def explain_by(engine: PickupEngine, mail: ActiveMail, now: int) -> tuple[Source
     return tuple(explanations)
 
 
-def exceeded_entries(engine: PickupEngine, now: int) -> Sequence[ExceededEntry]:
-    """The counters that refuse now: the ones for which most mails wait first."""
-    refusing = [entry for entry in engine.counters if entry.clear_at() > now]
-    waiting = engine.waiting_on(refusing)
-    found = list[ExceededEntry]()
-    for entry in refusing:
+class ExceededEntries(Sequence[ExceededEntry]):
+    """The counters that refuse now: the ones for which most mails wait first.
+
+    Each is explained when it is asked for: a busy server has many more than an answer has.
+    """
+
+    def __init__(self, engine: PickupEngine, now: int) -> None:
+        refusing = [entry for entry in engine.counters if entry.clear_at() > now]
+        waiting = engine.waiting_on(refusing)
+        refusing.sort(key=lambda entry: (-waiting.get(entry, 0), entry.place))
+        self._engine = engine
+        self._now = now
+        self._refusing = refusing
+        self._waiting = waiting
+
+    def __len__(self) -> int:
+        return len(self._refusing)
+
+    @overload
+    def __getitem__(self, index: int) -> ExceededEntry: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[ExceededEntry]: ...
+
+    def __getitem__(self, index: int | slice) -> ExceededEntry | Sequence[ExceededEntry]:
+        if isinstance(index, slice):
+            return tuple(self._explained(entry) for entry in self._refusing[index])
+        return self._explained(self._refusing[index])
+
+    def _explained(self, entry: CounterEntry) -> ExceededEntry:
         since = None
         if entry.changed_at > LONG_AGO:
             since = entry.changed_at
-        found.append(ExceededEntry(_share(engine, entry, now), since, waiting.get(entry.place, 0)))
-    found.sort(key=lambda exceeded: (-exceeded.waiting, exceeded.share.policy, exceeded.share.key))
-    return found
+        share = _share(self._engine, entry, self._now)
+        return ExceededEntry(share, since, self._waiting.get(entry, 0))
+
+
+def exceeded_entries(engine: PickupEngine, now: int) -> ExceededEntries:
+    """The counters that refuse now; entries are to be taken before the engine goes on."""
+    return ExceededEntries(engine, now)
 
 
 def next_source(engine: PickupEngine, mail: ActiveMail, sources: Sequence[SourceExplanation]) -> NextSource | None:

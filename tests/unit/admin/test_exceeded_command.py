@@ -86,3 +86,15 @@ def test_a_server_of_another_queue_or_version_is_named(line: CommandLine, text: 
         ended = line("suspend", "list", "outgoing", "--exceeded", "--ask", url)
     assert ended.code in {2, 4}
     assert said in " ".join(ended.err.split())
+
+
+def test_a_server_that_refuses_the_token_hides_no_answer_of_another(line: CommandLine) -> None:
+    """It is named; the exit code is that of a server that does not answer."""
+    none = '{"queue": "outgoing", "server": "mx1", "at": "2026-08-29T12:00:00Z", "count": 0, "exceeded": []}'
+    with answered('{"message": "who is that"}', 401) as refusing, answered(none, 200) as url:
+        ended = line("suspend", "list", "outgoing", "--exceeded", "--ask", refusing, "--ask", url)
+    with answered('{"message": "who is that"}', 401) as refusing:
+        alone = line("suspend", "list", "outgoing", "--exceeded", "--ask", refusing)
+    assert (ended.code, "no threshold is exceeded" in ended.out) == (3, True), ended.err
+    assert "who is that" in ended.err
+    assert (alone.code, "--token-file" in alone.err) == (4, True), alone.err
