@@ -10,7 +10,13 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
-from mailmend.delivery.policy.policy import CounterKey, ExactValue, PickupField, Threshold, ValuePattern
+from mailmend.delivery.policy.policy import (
+    CounterKey,
+    ExactValue,
+    PickupField,
+    Threshold,
+    ValuePattern,
+)
 from mailmend.delivery.policy.rates import DeliveryRate
 
 TRIGGER_MAX: Final = 1_000
@@ -34,10 +40,12 @@ SUB_QUEUES_MAX: Final = 10_000
 
 
 CountedPlaces = set[tuple[str, CounterKey]]
-"""The names of rules, with their sub-queues, that have counted the same pass of a recipient already."""
+"""Names of rules, with their sub-queues, that have counted the same pass of a recipient already."""
 
-_OF_A_SERVER: Final = frozenset({PickupField.REMOTE_MX, PickupField.REMOTE_IP, PickupField.LOCAL_IP})
-"""Fields that an attempt has once a server is known: without one, no mail that waits has the empty value."""
+_OF_A_SERVER: Final = frozenset(
+    (PickupField.REMOTE_MX, PickupField.REMOTE_IP, PickupField.LOCAL_IP),
+)
+"""Fields that an attempt lacks where no server is known; no mail that waits lacks them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +88,7 @@ class AutomaticRule:
         return True
 
     def names_mails(self, key: CounterKey) -> bool:
-        """Whether a sub-queue is more than all mails without these values, or `if` asks for these."""
+        """Whether a sub-queue has a value, or `if` asks for the mails without values."""
         if any(key):
             return True
         nothing = ExactValue("")

@@ -86,15 +86,21 @@ class DeliveryHooks:
     reactions: ReplyReactions = field(default_factory=ReplyReactions)
     _said: OwnersSaid = field(default_factory=OwnersSaid)
 
-    def saw(self, reply: SmtpReply, values: Mapping[PickupField, str], counted: CountedPlaces) -> None:
+    def saw(
+        self,
+        reply: SmtpReply,
+        values: Mapping[PickupField, str],
+        counted: CountedPlaces,
+    ) -> None:
         """Count a refusal of an attempt with these values, and order what it triggers.
 
         The journal does not have the attempt's end yet, so no error of an order ends the attempt.
 
         What has counted this pass of the recipient already does not count it again.
         """
+        now = nanos_of(self.clock.monotonic())
         try:
-            triggered = self.reactions.count(reply, values, nanos_of(self.clock.monotonic()), counted)
+            triggered = self.reactions.count(reply, values, now, counted)
         except Exception:  # noqa: BLE001 - the attempt ends as it would
             _LOG.exception("a refusal is not counted by automatic rules")
             return

@@ -46,7 +46,7 @@ A further one is not taken.
 """
 
 RULE_HOLDING_MAX: Final = 200
-"""The same for each automatic rule alone: mails that clients send can trigger a rule for any number of domains."""
+"""The same for each automatic rule alone: clients can trigger a rule for any number of domains."""
 
 _SAID_EVERY: Final = timedelta(minutes=1)
 """How long the log is silent about further orders of an owner that are not taken."""
@@ -192,13 +192,14 @@ def _log_placed(placed: PlacedCondition) -> None:
 
 @dataclass(slots=True, eq=False)
 class OwnersSaid:
-    """The owners that the log has named within the last minute: a burst of refused orders is one line."""
+    """The owners that the log has named within a minute: a burst of refused orders is one line."""
 
     _said: dict[str, float] = field(default_factory=dict)
 
     def is_new(self, owner: str, now: float) -> bool:
         """Whether the log may name an owner now, in seconds of a clock that never goes back."""
-        self._said = {name: at for name, at in self._said.items() if now - at < _SAID_EVERY.total_seconds()}
+        since = now - _SAID_EVERY.total_seconds()
+        self._said = {name: at for name, at in self._said.items() if at > since}
         if owner in self._said:
             return False
         self._said[owner] = now
@@ -285,10 +286,12 @@ class HookOrders:
     def _say_full(self, owner: str) -> None:
         if not self._said_full.is_new(owner, self.clock.monotonic()):
             return
+        what = "a hook orders too much"
+        most = HOLDING_MAX
         if owner.startswith(AUTOMATIC_OWNER):
-            _LOG.warning("an automatic rule orders too much", extra={"owner": owner, "holding": RULE_HOLDING_MAX})
-        else:
-            _LOG.warning("a hook orders too much", extra={"owner": owner, "holding": HOLDING_MAX})
+            what = "an automatic rule orders too much"
+            most = RULE_HOLDING_MAX
+        _LOG.warning(what, extra={"owner": owner, "holding": most})
 
     def _without(self, ended: Sequence[Order], lasting: Sequence[Order]) -> Sequence[Order] | None:
         for order in ended:
@@ -309,7 +312,7 @@ class HookOrders:
 
 
 def _is_full(owner: str, others: Iterable[Order]) -> bool:
-    """Whether a program has no place for a further order: each rule has its own places, all hooks share theirs."""
+    """Whether a program has no place left: each rule has its own places, hooks share places."""
     if owner.startswith(AUTOMATIC_OWNER):
         return sum(other.owner == owner for other in others) >= RULE_HOLDING_MAX
     return sum(other.owner.startswith(HOOK_OWNER) for other in others) >= HOLDING_MAX

@@ -95,7 +95,8 @@ def counted(counters: AutomaticCounters, values: Mapping[PickupField, str]) -> l
 
 def test_a_pass_of_a_recipient_counts_once_for_a_rule_and_a_sub_queue() -> None:
     """However many servers it tries; another pass counts again, and so does another sub-queue."""
-    counters = AutomaticCounters([rule(2, fields=(DOMAIN,)), rule(2, name="each", fields=(LOCAL_IP,))])
+    rules = [rule(2, fields=(DOMAIN,)), rule(2, name="each", fields=(LOCAL_IP,))]
+    counters = AutomaticCounters(rules)
     places: CountedPlaces = set()
     found = list[str]()
     for address in ("192.0.2.1", "192.0.2.1", "192.0.2.2"):
