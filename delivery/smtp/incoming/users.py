@@ -12,6 +12,7 @@ import os
 import re
 import stat
 from base64 import b64decode, b64encode
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b, scrypt
@@ -33,6 +34,9 @@ _SALT_BYTES: Final = 16
 _HASH_BYTES: Final = 32
 _MEMORY_MAX: Final = 268_435_456
 _AT_ONCE: Final = 2
+_SALT_BYTES_MIN: Final = 8
+_HASH_BYTES_MIN: Final = 16
+"""A line that lost its end would let in one guess of 256, or of fewer."""
 _FORM: Final = re.compile(
     r"\$scrypt\$ln=([0-9]{1,2}),r=([0-9]{1,2}),p=([0-9]{1,2})\$([A-Za-z0-9+/]{1,200})\$([A-Za-z0-9+/]{1,200})"
 )
@@ -72,7 +76,17 @@ class PasswordHash:
             salt, wanted = map(_decoded, found.groups()[3:])
         except ValueError as error:
             raise WrongUse("this is no hash of a password", mend=_EXAMPLE) from error
-        return cls(cost, blocks, passes, salt, wanted)
+        if len(salt) < _SALT_BYTES_MIN or len(wanted) < _HASH_BYTES_MIN:
+            raise WrongUse("the hash, or its salt, is too short", mend=_EXAMPLE)
+        found_hash = cls(cost, blocks, passes, salt, wanted)
+        if found_hash.memory > _MEMORY_MAX:
+            raise WrongUse("the hash needs more than 256 MiB", mend=_EXAMPLE)
+        return found_hash
+
+    @property
+    def memory(self) -> int:
+        """Bytes that scrypt needs for it, as OpenSSL counts them."""
+        return 128 * self.blocks * (2**self.cost + self.passes + 2)
 
     @classmethod
     def of(cls, password: bytes) -> "PasswordHash":
@@ -102,6 +116,13 @@ class PasswordHash:
 
 def _new_hash(made: bytes) -> PasswordHash:
     return PasswordHash(_COST, _BLOCKS, _PASSES, token_bytes(_SALT_BYTES), made)
+
+
+def _hash_of_nobody(users: Iterable[PasswordHash]) -> PasswordHash:
+    """A hash that no password fits, with the cost of most users, so that an unknown name takes as long."""
+    costs = Counter((known.cost, known.blocks, known.passes) for known in users)
+    ((cost, blocks, passes), _), *_ = costs.most_common(1)
+    return PasswordHash(cost, blocks, passes, token_bytes(_SALT_BYTES), token_bytes(_HASH_BYTES))
 
 
 def user_line(name: str, password: bytes) -> str:
@@ -136,8 +157,8 @@ def parse_users(lines: Iterable[str], place: str) -> Mapping[str, PasswordHash]:
     """The users of a file by their names; empty lines and lines behind `#` are left out.
 
     Raises:
-        WrongUse: a line is no user, or a name occurs twice; the message names the line and shows no
-            hash.
+        WrongUse: a line is no user, or a name occurs twice; the message names the line and shows
+            neither a hash, nor what may be a password in the place of a name.
     """
     users = dict[str, PasswordHash]()
     for number, line in enumerate(lines, 1):
@@ -145,7 +166,7 @@ def parse_users(lines: Iterable[str], place: str) -> Mapping[str, PasswordHash]:
             continue
         name, _, text = line.strip().partition(":")
         try:
-            check_user(name)
+            _check_name(name)
             users_hash = PasswordHash.parse(text)
         except WrongUse as error:
             raise WrongUse(f"{place}, line {number}: {error.what}", mend=error.mend) from error
@@ -158,6 +179,13 @@ def parse_users(lines: Iterable[str], place: str) -> Mapping[str, PasswordHash]:
     return users
 
 
+def _check_name(name: str) -> None:
+    try:
+        check_user(name)
+    except WrongUse:
+        raise WrongUse("this is no name of a user", mend=_EXAMPLE) from None
+
+
 @dataclass(slots=True)
 class ListenerUsers:
     """The users of a file, as it was read last."""
@@ -167,7 +195,7 @@ class ListenerUsers:
     _right: dict[str, bytes] = field(default_factory=dict, repr=False)
     _key: bytes = field(default_factory=lambda: token_bytes(32), repr=False)
     _turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_AT_ONCE), repr=False)
-    _nobody: PasswordHash = field(default_factory=lambda: _new_hash(token_bytes(_HASH_BYTES)), repr=False)
+    _nobody: PasswordHash = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.read_again()
@@ -180,8 +208,9 @@ class ListenerUsers:
         """
         file = self.file.expanduser()
         try:
-            text = file.read_text(encoding="utf-8")
-            mode = file.stat().st_mode
+            with file.open(encoding="utf-8") as opened:
+                mode = os.fstat(opened.fileno()).st_mode
+                text = opened.read()
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or "it is not UTF-8"
             raise WrongUse(f"users file {file} cannot be read: {reason}") from error
@@ -191,17 +220,23 @@ class ListenerUsers:
         if not users:
             raise WrongUse(f"users file {file} holds no user", mend=_EXAMPLE)
         self._users = users
+        self._nobody = _hash_of_nobody(users.values())
         self._right.clear()
 
     async def knows(self, name: str, password: bytes) -> bool:
-        """Whether the user has this password. A name that is not there takes as long."""
+        """Whether the user has this password. A name that is not there takes as long.
+
+        Where a client leaves meanwhile, its turn ends with the comparison, not before.
+        """
         kept = self._users.get(name)
         digest = blake2b(password, key=self._key, person=b"mailmend-users").digest()
         if kept and compare_digest(self._right.get(name, b""), digest):
             return True
         wanted = kept or self._nobody
-        async with self._turns:
-            fits = await asyncio.to_thread(wanted.fits, password)
+        await self._turns.acquire()
+        comparing = asyncio.ensure_future(asyncio.to_thread(wanted.fits, password))
+        comparing.add_done_callback(lambda _: self._turns.release())
+        fits = await asyncio.shield(comparing)
         if kept is None or self._users.get(name) != kept or not fits:
             return False
         self._right[name] = digest

@@ -4,7 +4,9 @@ import asyncio
 import logging
 import smtplib
 import ssl
+import threading
 from base64 import b64encode
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -236,6 +238,54 @@ async def test_a_right_password_is_hashed_once_and_a_wrong_one_each_time(
     assert tried == [SECRET.encode(), b"wrong", b"wrong", b"wrong"]
 
 
+async def test_clients_that_leave_have_no_more_passwords_compared_at_once(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread goes on when its client is gone: it keeps its turn until then."""
+    running = Counter[str]()
+    most = Counter[str]()
+    goes_on = threading.Event()
+
+    def slow(_: PasswordHash, __: bytes) -> bool:
+        running["now"] += 1
+        most["at once"] = max(most["at once"], running["now"])
+        goes_on.wait(LIMIT_SECONDS)
+        running["now"] -= 1
+        return False
+
+    monkeypatch.setattr(PasswordHash, "fits", slow)
+    known = ListenerUsers(file)
+    for _ in range(8):
+        leaving = asyncio.ensure_future(known.knows(ANN, b"wrong"))
+        await asyncio.sleep(0.01)
+        leaving.cancel()
+        await asyncio.gather(leaving, return_exceptions=True)
+    goes_on.set()
+    assert not await known.knows(ANN, b"wrong")
+    assert most["at once"] == 2
+
+
+async def test_a_name_that_no_user_has_costs_what_most_users_cost(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    costs = list[tuple[int, int, int]]()
+    made = PasswordHash.made
+
+    def noted(self: PasswordHash, password: bytes) -> bytes:
+        costs.append((self.cost, self.blocks, self.passes))
+        return made(self, password)
+
+    file.write_text("\n".join(f"{name}:{PASSLIB.replace('p=1', 'p=3')}" for name in ("bob", "cy")))
+    monkeypatch.setattr(PasswordHash, "made", noted)
+    known = ListenerUsers(file)
+    for name in ("bob", "dan"):
+        assert not await known.knows(name, b"wrong")
+    assert costs == [(10, 8, 3), (10, 8, 3)]
+
+
+def test_the_dearest_hash_that_is_taken_can_be_compared() -> None:
+    kept = PasswordHash.parse(PASSLIB.replace("ln=10,r=8", "ln=17,r=15"))
+    assert not kept.fits(b"secret")
+
+
 def test_a_hash_in_the_form_of_passlib_is_read() -> None:
     kept = PasswordHash.parse(PASSLIB)
     assert str(kept) == PASSLIB
@@ -251,7 +301,11 @@ def test_a_hash_in_the_form_of_passlib_is_read() -> None:
         (f"ann:{PASSLIB[:-1]}!", "line 1: this is no hash of a password"),
         (f"ann:{PASSLIB.replace('ln=10', 'ln=31')}", "line 1: the hash has a cost that is not taken"),
         (f"ann:{PASSLIB.replace('r=8', 'r=0')}", "line 1: the hash has a cost that is not taken"),
-        (f":{PASSLIB}", "line 1: '' is no name of a user"),
+        (f":{PASSLIB}", "line 1: this is no name of a user"),
+        (f"ann\tsecret:{PASSLIB}", "line 1: this is no name of a user"),
+        (f"ann:{PASSLIB[:-31]}", "line 1: the hash, or its salt, is too short"),
+        (f"ann:{PASSLIB.replace('c2FsdHNhbHRzYWx0c2FsdA', 'c2Fs')}", "line 1: the hash, or its salt, is too short"),
+        (f"ann:{PASSLIB.replace('ln=10,r=8', 'ln=17,r=16')}", "line 1: the hash needs more than 256 MiB"),
         (f"#\nann:{PASSLIB}\nann:{PASSLIB}", "line 3: the user 'ann' is there twice"),
     ],
 )
