@@ -115,22 +115,31 @@ class EntryAttempts:
                 self.broken_off.add(picked)
                 task.cancel()
 
-    async def prepared(self, held: HeldMail, entry: DeliveryEntry) -> ReadyEntry | EndedEntry:
-        """The entry with the servers that take its mail; or how it has ended, without an attempt."""
+    async def prepared(self, held: HeldMail, entry: DeliveryEntry) -> ReadyEntry | EndedEntry | None:
+        """The entry with the servers that take its mail; or how it has ended, without an attempt.
+
+        None: its wait was ended meanwhile, as it expired or by an order.
+        """
+        number = entry.id.number
+        if not held.is_unpicked(number):
+            return None
         if ended := await self._known_end(held, entry):
             return ended
-        held.checked.add(entry.id.number)
+        held.checked.add(number)
         if ended := await self._as_ordered(held, entry):
             return ended
+        if not held.is_unpicked(number):
+            return None
         wanted = _AS_THE_SERVER_DOES
         if self.hooks.pre is not None:
             result = await self.hooks.before(self._seen(held, entry))
             held.give(result.attributes)
+            if not held.is_unpicked(number):
+                return None
             if not isinstance(result.decision, TryDelivery):
                 return self._decided(held, entry, result.decision)
             wanted = result.decision
-        if held.is_unpicked(entry.id.number):
-            entry = held.move(entry.id.number, EntryStage.DNS)
+        entry = held.move(number, EntryStage.DNS)
         sending = self.transports.sending(_transport_of(held, wanted))
         ready = ReadyEntry(held, entry, wanted, sending)
         try:
@@ -150,15 +159,18 @@ class EntryAttempts:
         ready.ready_at = self.now()
         return ready
 
-    async def _unroutable(self, ready: ReadyEntry, ended: EndedEntry) -> EndedEntry:
-        """What the hook makes of it.
+    async def _unroutable(self, ready: ReadyEntry, ended: EndedEntry) -> EndedEntry | None:
+        """What the hook makes of it; None where its wait has ended meanwhile.
 
         Notices and logs do not repeat what a server said at an earlier attempt.
         """
-        ended = await self.after(ready.held, ended, None, AttemptState.UNROUTABLE)
-        ended = replace(ended, entry=replace(ended.entry, reply="", host=""))
-        self._note(ready.held, ended, key_of(ready.fields()))
-        return ended
+        held = ready.held
+        found = await self._unattempted(held, ended, None, AttemptState.UNROUTABLE)
+        if found is None:
+            return None
+        found = replace(found, entry=replace(found.entry, reply="", host=""))
+        self._note(held, found, key_of(ready.fields()))
+        return found
 
     def outdated(self, ready: ReadyEntry) -> EndedEntry | None:
         """How an entry that waits ends, as its mail goes another way now.
@@ -251,10 +263,15 @@ class EntryAttempts:
         return await self.after(held, returned, AttemptStage.DATA, AttemptState.NO_JOURNAL)
 
     async def failed(self, held: HeldMail, number: int) -> EndedEntry | None:
-        """How an entry ends by an error of ours; None where it has ended meanwhile."""
+        """How an entry ends by an error of ours; None where it has ended meanwhile.
+
+        Where the hook was asked already it ends as without a hook: its server may have the mail.
+        """
         entry = held.active.get(number)
         if entry is None:
             return None
+        if number in held.heard:
+            return held.heard[number]
         why = "something went wrong at our side"
         refused = EndedEntry(entry, EntryEnd.REFUSED, self.now(), "4.3.0", why)
         return await self._broken_off(held, refused, AttemptState.FAULT)
@@ -305,7 +322,7 @@ class EntryAttempts:
         if not self.orders or not self.orders.intended:
             return None
         change = (await self.orders.intents_of(held.mail.id)).get(entry.id.number)
-        if change is None:
+        if change is None or not held.is_unpicked(entry.id.number):
             return None
         ended = as_ordered(held.mail, entry, change, self.now())
         if ended:
@@ -318,18 +335,18 @@ class EntryAttempts:
             known = await self.journal.known_end(held, entry)
         except MailmendError:
             returned = EndedEntry(entry, EntryEnd.RETURNED, self.now(), why=_NO_JOURNAL, wait=held.away)
-            return await self.after(held, returned, None, AttemptState.NO_JOURNAL)
+            return await self._unattempted(held, returned, None, AttemptState.NO_JOURNAL)
         if known is None:
             return None
         if known.end is EntryEnd.RETURNED:
-            return await self.after(held, known, AttemptStage.DATA, AttemptState.UNCERTAIN)
+            return await self._unattempted(held, known, AttemptStage.DATA, AttemptState.UNCERTAIN)
         state = AttemptState.ANSWERED
         if known.end is EntryEnd.DELIVERED and known.why:
             state = AttemptState.UNCERTAIN
         arrived = known.end is EntryEnd.DELIVERED and not known.why
         if self.transports.sending(held.mail.transport).protocol is not DeliveryProtocol.LMTP:
             arrived = False
-        return await self.after(held, replace(known, arrived=arrived), AttemptStage.DATA, state)
+        return await self._unattempted(held, replace(known, arrived=arrived), AttemptStage.DATA, state)
 
     async def _closed(
         self,
@@ -389,6 +406,14 @@ class EntryAttempts:
             why = reply.text
         return EndedEntry(entry, end, at, reply.status, why, result.tells and not arrives, arrives)
 
+    async def _unattempted(
+        self, held: HeldMail, ended: EndedEntry, stage: AttemptStage | None, state: AttemptState
+    ) -> EndedEntry | None:
+        """As `after`, for an entry that was being prepared; None where its wait was ended meanwhile."""
+        if held.is_unpicked(ended.entry.id.number):
+            return await self.after(held, ended, stage, state)
+        return None
+
     async def after(
         self, held: HeldMail, ended: EndedEntry, stage: AttemptStage | None, state: AttemptState
     ) -> EndedEntry:
@@ -397,6 +422,7 @@ class EntryAttempts:
             return ended
         entry = ended.entry
         held.follow(entry.id.number)
+        held.heard[entry.id.number] = ended
         seen = self._seen(held, ended.entry)
         schedule = self.settings.schedule(held.mail.transport)
         is_last = schedule.after(entry.refusals + 1, ended.at, seen.expires_at, 0.0) is None

@@ -29,10 +29,14 @@ def misplaced(work: EntryAttempts, ready: ReadyEntry) -> EndAndState:
     return ended, AttemptState.ELSEWHERE
 
 
-def left_over(work: EntryAttempts, mails: Iterable[HeldMail]) -> Iterator[tuple[HeldMail, EndedEntry, AttemptState]]:
+def left_over(
+    work: EntryAttempts, mails: Iterable[HeldMail]
+) -> Iterator[tuple[HeldMail, EndedEntry, AttemptState | None]]:
     """What goes back to the queue as the server stops, of mails that do not go back as they are.
 
-    With a hook behind delivery that is also what an attempt was broken off of.
+    With a hook behind delivery that is also what an attempt was broken off of. Where the hook was
+    asked, and did not answer in time, the entry ends as without a hook, and there is no state: it
+    is not asked again.
     """
     at = work.now()
     for held in mails:
@@ -41,6 +45,9 @@ def left_over(work: EntryAttempts, mails: Iterable[HeldMail]) -> Iterator[tuple[
         if not held.ended and not (is_tried and work.hooks.post):
             continue
         for entry in entries:
+            if known := held.heard.get(entry.id.number):
+                yield held, known, None
+                continue
             stopped = EndedEntry(entry, EntryEnd.RETURNED, at)
             ended = work.cut_off(held, stopped)
             state = AttemptState.STOPPING

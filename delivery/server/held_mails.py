@@ -61,6 +61,8 @@ class HeldMail:
         expires_at: the same for its expiry.
         begun: attempts whose content may have been sent and whose end the journal does not have, by number.
         checked: numbers of entries that have not ended by the journal.
+        heard: how entries end, by number, unless the hook behind delivery decides otherwise: it was
+            asked about each of them, and is asked once.
         given: attributes that hooks set, and its queue does not know yet: kept with what comes again.
     """
 
@@ -73,6 +75,7 @@ class HeldMail:
     begun: dict[int, JournalledAttempt] = field(default_factory=dict)
     given: Mapping[str, str] = field(default_factory=dict)
     checked: set[int] = field(default_factory=set)
+    heard: dict[int, EndedEntry] = field(default_factory=dict)
 
     @property
     def may_have_been_had(self) -> bool:
@@ -231,14 +234,14 @@ class RecipientTurns:
         self._mails.append((held, deque(entries)))
 
     def next(self) -> tuple[HeldMail, DeliveryEntry] | None:
-        """The next recipient that has not ended meanwhile; None where none is left."""
+        """The next recipient that still waits; None where none is left."""
         while self._mails:
             held, left = self._mails.popleft()
             if not left:
                 continue
             entry = left.popleft()
             self._mails.append((held, left))
-            if entry.id.number in held.active:
+            if held.is_unpicked(entry.id.number):
                 return held, entry
         return None
 

@@ -156,7 +156,10 @@ class DeliveryHooks:
 
     def _followed(self, result: HookResult[D], name: str) -> HookResult[D]:
         if result.orders:
-            self.heed(result.orders, HOOK_OWNER + name)
+            try:
+                self.heed(result.orders, HOOK_OWNER + name)
+            except Exception:  # noqa: BLE001 - whatever a program of somebody else's calls an order
+                _LOG.exception("what a hook orders is not heeded", extra={"owner": HOOK_OWNER + name})
         return result
 
     async def _asked(self, hook: Callable[[Any], Any], seen: Any) -> object:

@@ -346,7 +346,7 @@ class DeliveryServer:
     async def _prepared(self, held: HeldMail, entry: DeliveryEntry) -> EndedEntry | None:
         """Let an entry be picked from now on; or how it has ended."""
         found = await self._work.prepared(held, entry)
-        if isinstance(found, EndedEntry):
+        if not isinstance(found, ReadyEntry):
             return found
         if held.is_unpicked(entry.id.number):
             if outdated := self._work.outdated(found):
@@ -483,7 +483,9 @@ class DeliveryServer:
         await tasks.end(tasks.following, until)
         left = list(left_over(self._work, list(self._held.values())))
         for held, ended, state in left:
-            self._follow(held, ended, state)
+            self._unready(held, ended.entry.id.number, self._work.nanos())
+            if state:
+                self._follow(held, ended, state)
         await tasks.end(tasks.following, until + grace // 2)
         for held, ended, _ in left:
             if ended.entry.id.number in held.active:

@@ -158,7 +158,7 @@ def parse_users(lines: Iterable[str], place: str) -> Mapping[str, PasswordHash]:
 
     Raises:
         WrongUse: a line is no user, or a name occurs twice; the message names the line and shows
-            neither a hash, nor what may be a password in the place of a name.
+            neither a hash, nor a name that cannot be one: it may be a password.
     """
     users = dict[str, PasswordHash]()
     for number, line in enumerate(lines, 1):

@@ -1,8 +1,9 @@
 """The hook behind delivery sees every outcome, also where no attempt was made or none came to an end."""
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -14,8 +15,12 @@ from mailmend.delivery.mail.hooks import (
     DeleteRecipient,
     HoldRecipient,
     HookedAttempt,
+    HookedRecipient,
+    HookResult,
     PostDecision,
+    PreDecision,
     PutOffDelivery,
+    TryDelivery,
 )
 from mailmend.delivery.mail.settling import RetryInterval, RetrySchedule
 from mailmend.delivery.policy.policy import CounterPolicy, ExactValue, PickupField, Threshold, ThresholdCondition
@@ -189,6 +194,82 @@ async def test_a_hook_that_is_silent_does_not_keep_a_server_from_stopping(site: 
     hooks = DeliveryHooks(site.clock, post=silent, limit=timedelta(hours=1))
     await site.serve(10, [once], hooks=hooks)
     assert [len(mail.recipients) for mail in await site.mails()] == [1]
+
+
+async def test_what_expired_on_its_way_here_is_seen_once_though_it_has_no_server(site: DeliverySite) -> None:
+    """It is given up while its servers are looked up."""
+    site.hops.table["one.example"] = NEVER
+    seen = Seen()
+    await put_expiring(site, 30)
+    site.clock.advance(60)
+    await site.serve(20, hooks=looking(site, seen))
+    assert seen == [(EntryEnd.EXPIRED, AttemptState.EXPIRED)]
+    assert site.relay.reports() == [(BOB, "failed")]
+
+
+async def test_what_expires_while_the_hook_before_delivery_is_asked_is_seen_once(site: DeliverySite) -> None:
+    """What that hook decides comes too late."""
+    seen = Seen()
+    looks = looking(site, seen)
+
+    async def slow(recipient: HookedRecipient) -> PreDecision:
+        if recipient.sender is None:
+            return TryDelivery()
+        await site.clock.pause(60)
+        return DeleteRecipient()
+
+    await put_expiring(site, 30)
+    hooks = replace(looks, pre=slow, limit=timedelta(minutes=5))
+    await site.serve(200, hooks=hooks)
+    assert seen == [(EntryEnd.EXPIRED, AttemptState.EXPIRED)]
+    assert site.server.ended[EntryEnd.EXPIRED] == 1
+    assert not site.server.ended[EntryEnd.DELETED]
+
+
+@pytest.mark.parametrize("journals", [False, True])
+async def test_what_was_delivered_is_not_sent_again_where_the_hook_is_silent_as_the_server_stops(
+    journals: bool,
+) -> None:
+    """Nor is the hook asked again: it had its time."""
+    site = DeliverySite(journals=journals)
+    seen = Seen()
+
+    async def silent(attempt: HookedAttempt) -> PostDecision:
+        seen.append((attempt.end, attempt.state))
+        await asyncio.Event().wait()
+        return None
+
+    await site.put(BOB)
+    await site.serve(10, hooks=DeliveryHooks(site.clock, post=silent, limit=timedelta(hours=1)))
+    assert seen == [(EntryEnd.DELIVERED, AttemptState.ANSWERED)]
+    assert not await site.mails()
+    await site.serve(60)
+    assert site.relay.had == [BOB]
+
+
+async def test_what_was_delivered_is_not_sent_again_where_the_hook_orders_nonsense(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    site = DeliverySite(shares=True)
+    seen = Seen()
+
+    async def silly(attempt: HookedAttempt) -> HookResult[PostDecision]:
+        seen.append((attempt.end, attempt.state))
+        return HookResult(None, orders=cast("Any", ("suspend all",)))
+
+    await site.put(BOB)
+    await site.serve(300, hooks=DeliveryHooks(site.clock, post=silly))
+    assert site.relay.had == [BOB]
+    assert seen == [(EntryEnd.DELIVERED, AttemptState.ANSWERED)]
+    assert not await site.mails()
+    assert "what a hook orders is not heeded" in caplog.text
+
+
+async def test_what_goes_back_as_the_server_stops_waits_for_no_attempt_any_more(site: DeliverySite) -> None:
+    await site.put(BOB, CY)
+    once = CounterPolicy((), default=Threshold(rate=DeliveryRate(1, 3600 * SECOND)))
+    await site.serve(10, [once])
+    assert not site.server._ready
 
 
 async def test_an_error_of_ours_is_seen(site: DeliverySite, monkeypatch: pytest.MonkeyPatch) -> None:
