@@ -324,6 +324,12 @@ def held_mail(mail: Mail, at: datetime, owner: str, reason: str) -> Mail:
     return replace(mail, attributes={**mail.attributes, REMEMBERED: attribute(remembered)})
 
 
+def delayed_mail(mail: Mail, due_at: datetime) -> Mail:
+    """A new mail as it is put into its queue to be due later: the time of its retries begins then."""
+    remembered = {"first_seen_at": due_at.isoformat()}
+    return replace(mail, attributes={**mail.attributes, REMEMBERED: attribute(remembered)})
+
+
 def own_expiry(mail: Mail) -> datetime | None:
     """When the mail fails by what it says itself; None: it does not say."""
     return _instant(_value(mail, EXPIRES))

@@ -22,6 +22,7 @@ from mailmend.delivery.mail.encoding import canonical_lines
 from mailmend.delivery.mail.entries import HELD_FOR
 from mailmend.delivery.mail.envelopes import (
     counted_mail,
+    delayed_mail,
     held_mail,
     kept_attributes,
     own_expiry,
@@ -246,7 +247,9 @@ class MailIntake:
             fields["held"] = outcome.hold
         elif outcome.delay:
             due_at = now + outcome.delay
-            when["at"] = min(due_at, own_expiry(mail) or due_at)
+            due_at = min(due_at, own_expiry(mail) or due_at)
+            mail = delayed_mail(mail, due_at)
+            when["at"] = due_at
             fields["delay"] = str(outcome.delay)
         if never := _refused_for_good(mail):
             _LOG.warning("a mail was refused, which no queue can keep", extra=fields)

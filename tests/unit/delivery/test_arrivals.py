@@ -9,9 +9,12 @@ from mailmend.delivery.mail.entries import EntryAction, EntryChange, EntryFilter
 from mailmend.delivery.mail.envelopes import changed_mail, queued_entries
 from mailmend.delivery.policy.file.reading import policies_of
 from mailmend.delivery.policy.incoming import IncomingRule
+from mailmend.delivery.smtp.incoming.intake import MailIntake
+from mailmend.delivery.smtp.incoming.reception import MailOrigin, NamedRecipient, NamedSender
 from mailmend.delivery.transports import DeliveryProtocol
 from mailmend.mailqueue.rules.mails import Listed
 from mailmend.model.instants import instant_of
+from tests.support.deliveries import ACCEPTED, LATER, DeliverySite
 from tests.support.mail_clients import MAIL, RCPT, MailEntrance, entrance
 
 CY = "RCPT TO:<cy@example.net>"
@@ -55,6 +58,42 @@ async def test_a_mail_that_a_rule_delays_is_due_that_much_later() -> None:
 
     assert one.due_at is not None
     assert abs(one.due_at - one.enqueued_at - timedelta(minutes=10)) < timedelta(seconds=1)
+
+
+async def test_the_time_of_the_retries_begins_when_a_delayed_mail_is_due() -> None:
+    """A delay that is longer than all retries would else give up the mail without an attempt."""
+    site = DeliverySite()
+    site.relay.scripts["bob@one.example"] = [LATER, ACCEPTED]
+    intake = MailIntake(queue=site.queue, clock=site.clock, host_name="mail.example", rules=rules("{delay: 30d}"))
+    origin = MailOrigin(client="192.0.2.7", greeted_as="client.example", protocol="ESMTP")
+    await intake.take(NamedSender("ann@one.example"), [NamedRecipient("bob@one.example")], origin, HEADER)
+    site.clock.advance(timedelta(days=30).total_seconds())
+    await site.queue.move_due()
+    await site.serve(120)
+    assert site.relay.had == ["bob@one.example"]
+    assert not site.relay.reports()
+
+
+@pytest.mark.parametrize("protocol", DeliveryProtocol)
+async def test_an_error_of_ours_behind_a_mail_is_an_answer_to_each_recipient_and_the_connection_goes_on(
+    protocol: DeliveryProtocol, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits for its next mail then, and not for this one for ever."""
+    is_lmtp = protocol is DeliveryProtocol.LMTP
+
+    async def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    async with entrance(protocol) as site:
+        monkeypatch.setattr(MailIntake, "_taken", broken)
+        client = await site.client("LHLO client.example" if is_lmtp else "EHLO client.example")
+        answers = [await client.hand_over(HEADER, MAIL, RCPT, CY)]
+        answers += [await client.reply() for _ in range(is_lmtp)]
+        assert await client.say("NOOP") == "250 2.0.0 OK"
+        (connection,) = site.listener.connections.open
+
+    assert [answer[:9] for answer in answers] == ["451 4.3.0"] * (1 + is_lmtp)
+    assert not connection.has_mail
 
 
 async def test_a_mail_is_delayed_until_it_expires_at_most() -> None:
