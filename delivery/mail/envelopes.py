@@ -325,7 +325,7 @@ def held_mail(mail: Mail, at: datetime, owner: str, reason: str) -> Mail:
 
 
 def delayed_mail(mail: Mail, due_at: datetime) -> Mail:
-    """A new mail as it is put into its queue to be due later: the time of its retries begins then."""
+    """A new mail that is to be due later: the time of its retries begins then."""
     remembered = {"first_seen_at": due_at.isoformat()}
     return replace(mail, attributes={**mail.attributes, REMEMBERED: attribute(remembered)})
 

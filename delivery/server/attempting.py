@@ -123,13 +123,12 @@ class EntryAttempts:
         number = entry.id.number
         if not held.is_unpicked(number):
             return None
-        if ended := await self._known_end(held, entry):
+        ended = await self._known_end(held, entry)
+        if ended is None:
+            held.checked.add(number)
+            ended = await self._as_ordered(held, entry)
+        if ended or not held.is_unpicked(number):
             return ended
-        held.checked.add(number)
-        if ended := await self._as_ordered(held, entry):
-            return ended
-        if not held.is_unpicked(number):
-            return None
         wanted = _AS_THE_SERVER_DOES
         if self.hooks.pre is not None:
             result = await self.hooks.before(self._seen(held, entry))
@@ -139,7 +138,12 @@ class EntryAttempts:
             if not isinstance(result.decision, TryDelivery):
                 return self._decided(held, entry, result.decision)
             wanted = result.decision
-        entry = held.move(number, EntryStage.DNS)
+        return await self._routed(held, held.move(number, EntryStage.DNS), wanted)
+
+    async def _routed(
+        self, held: HeldMail, entry: DeliveryEntry, wanted: TryDelivery
+    ) -> ReadyEntry | EndedEntry | None:
+        """As `prepared`, once it is known what the hook before delivery wants."""
         sending = self.transports.sending(_transport_of(held, wanted))
         ready = ReadyEntry(held, entry, wanted, sending)
         try:
@@ -346,7 +350,8 @@ class EntryAttempts:
         arrived = known.end is EntryEnd.DELIVERED and not known.why
         if self.transports.sending(held.mail.transport).protocol is not DeliveryProtocol.LMTP:
             arrived = False
-        return await self._unattempted(held, replace(known, arrived=arrived), AttemptStage.DATA, state)
+        known = replace(known, arrived=arrived)
+        return await self._unattempted(held, known, AttemptStage.DATA, state)
 
     async def _closed(
         self,
@@ -409,7 +414,7 @@ class EntryAttempts:
     async def _unattempted(
         self, held: HeldMail, ended: EndedEntry, stage: AttemptStage | None, state: AttemptState
     ) -> EndedEntry | None:
-        """As `after`, for an entry that was being prepared; None where its wait was ended meanwhile."""
+        """As `after`, for an entry that was being prepared; None where its wait has ended."""
         if held.is_unpicked(ended.entry.id.number):
             return await self.after(held, ended, stage, state)
         return None

@@ -159,7 +159,8 @@ class DeliveryHooks:
             try:
                 self.heed(result.orders, HOOK_OWNER + name)
             except Exception:  # noqa: BLE001 - whatever a program of somebody else's calls an order
-                _LOG.exception("what a hook orders is not heeded", extra={"owner": HOOK_OWNER + name})
+                shown = {"owner": HOOK_OWNER + name}
+                _LOG.exception("what a hook orders is not heeded", extra=shown)
         return result
 
     async def _asked(self, hook: Callable[[Any], Any], seen: Any) -> object:

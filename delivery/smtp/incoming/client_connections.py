@@ -332,8 +332,8 @@ class ClientConnection(SMTP):
                 answers: Sequence[SmtpReply] = [content] * len(recipients)
             else:
                 answers = await self._together.intake.take(sender, recipients, origin, content)
-        except Exception:  # noqa: BLE001 - each recipient has its answer, and the connection goes on
-            _LOG.exception("a mail failed by itself", extra={"client": self.client})
+        except Exception:  # noqa: BLE001 - the connection goes on
+            _LOG.exception("a mail could not be answered", extra={"client": self.client})
             answers = [replies.FAULT] * len(recipients)
         finally:
             self._release()

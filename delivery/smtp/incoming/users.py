@@ -119,7 +119,7 @@ def _new_hash(made: bytes) -> PasswordHash:
 
 
 def _hash_of_nobody(users: Iterable[PasswordHash]) -> PasswordHash:
-    """A hash that no password fits, with the cost of most users, so that an unknown name takes as long."""
+    """A hash that no password fits, with the cost of most users."""
     costs = Counter((known.cost, known.blocks, known.passes) for known in users)
     ((cost, blocks, passes), _), *_ = costs.most_common(1)
     return PasswordHash(cost, blocks, passes, token_bytes(_SALT_BYTES), token_bytes(_HASH_BYTES))
