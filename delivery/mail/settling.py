@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from hashlib import blake2b
 from typing import Final
 
+from mailmend.delivery.mail.attempts import RecipientResult
 from mailmend.delivery.mail.entries import (
     HELD_FOR,
     DeliveryEntry,
@@ -122,6 +123,33 @@ class MailSettlement:
     notices: Sequence[RecipientNotice]
     again: Mapping[datetime, Sequence[DeliveryEntry]]
     untold: Sequence[RecipientNotice] = ()
+
+
+def ended_by(
+    result: RecipientResult,
+    entry: DeliveryEntry,
+    at: datetime,
+    *,
+    arrives: bool,
+) -> EndedEntry:
+    """How an entry ends by a result, at the time that the journal has.
+
+    Args:
+        result: of its attempt.
+        entry: with what the server said.
+        at: when it ended.
+        arrives: whether the server is the recipients' own (LMTP).
+    """
+    reply = result.reply
+    end = EntryEnd.REFUSED
+    if result.delivered:
+        end = EntryEnd.DELIVERED
+    elif reply.permanent:
+        end = EntryEnd.FAILED
+    why = ""
+    if reply.ours:
+        why = reply.text
+    return EndedEntry(entry, end, at, reply.status, why, result.tells and not arrives, arrives)
 
 
 def without_attempt(entry: DeliveryEntry, now: datetime, expires_at: datetime) -> EndedEntry | None:

@@ -40,7 +40,7 @@ from mailmend.delivery.mail.hooks import (
     PutOffDelivery,
     TryDelivery,
 )
-from mailmend.delivery.mail.settling import as_ordered, settlement_of
+from mailmend.delivery.mail.settling import as_ordered, ended_by, settlement_of
 from mailmend.delivery.policy.automation import CountedPlaces
 from mailmend.delivery.policy.engine import Picked, PickupEngine
 from mailmend.delivery.policy.policy import PickupField
@@ -369,7 +369,7 @@ class EntryAttempts:
             state = AttemptState.UNCERTAIN
             doubted = self.journal.doubted(entry, recorded)
         at = recorded.ended_at or self.now()
-        judged = ended = doubted or self._judged(result, entry, at, arrives=arrives)
+        judged = ended = doubted or ended_by(result, entry, at, arrives=arrives)
         if ended.end is EntryEnd.RETURNED:
             await self.journal.end(held, recorded)
             return await self.after(held, ended, result.stage, state)
@@ -383,33 +383,6 @@ class EntryAttempts:
             return await self.after(held, ended, result.stage, state)
         is_as_journalled = ended is judged and not doubted
         return replace(ended, journalled=is_as_journalled)
-
-    def _judged(
-        self,
-        result: RecipientResult,
-        entry: DeliveryEntry,
-        at: datetime,
-        *,
-        arrives: bool,
-    ) -> EndedEntry:
-        """How an entry ends by a result, at the time that the journal has.
-
-        Args:
-            result: of its attempt.
-            entry: with what the server said.
-            at: when it ended.
-            arrives: whether the server is the recipients' own (LMTP).
-        """
-        reply = result.reply
-        end = EntryEnd.REFUSED
-        if result.delivered:
-            end = EntryEnd.DELIVERED
-        elif reply.permanent:
-            end = EntryEnd.FAILED
-        why = ""
-        if reply.ours:
-            why = reply.text
-        return EndedEntry(entry, end, at, reply.status, why, result.tells and not arrives, arrives)
 
     async def _unattempted(
         self, held: HeldMail, ended: EndedEntry, stage: AttemptStage | None, state: AttemptState

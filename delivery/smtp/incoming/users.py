@@ -86,7 +86,7 @@ class PasswordHash:
     @property
     def memory(self) -> int:
         """Bytes that scrypt needs for it, as OpenSSL counts them."""
-        return 128 * self.blocks * (2**self.cost + self.passes + 2)
+        return 128 * self.blocks * ((1 << self.cost) + self.passes + 2)
 
     @classmethod
     def of(cls, password: bytes) -> "PasswordHash":
