@@ -333,6 +333,13 @@ class EntryAttempts:
             await self.orders.answer_intents({entry.id: IntentStage.HEEDED})
         return ended
 
+    async def _expired(self, held: HeldMail, entry: DeliveryEntry) -> EndedEntry | None:
+        """How it ends by its age, now that the journal has been asked; None: it is to be tried."""
+        if held.expires_at > self.nanos():
+            return None
+        expired = EndedEntry(entry, EntryEnd.EXPIRED, self.now(), wait=held.away)
+        return await self._unattempted(held, expired, None, AttemptState.EXPIRED)
+
     async def _known_end(self, held: HeldMail, entry: DeliveryEntry) -> EndedEntry | None:
         """How it has ended by the journal, where its mail was had before; None: it is to be tried."""
         try:
@@ -341,7 +348,7 @@ class EntryAttempts:
             returned = EndedEntry(entry, EntryEnd.RETURNED, self.now(), why=_NO_JOURNAL, wait=held.away)
             return await self._unattempted(held, returned, None, AttemptState.NO_JOURNAL)
         if known is None:
-            return None
+            return await self._expired(held, entry)
         if known.end is EntryEnd.RETURNED:
             return await self._unattempted(held, known, AttemptStage.DATA, AttemptState.UNCERTAIN)
         state = AttemptState.ANSWERED

@@ -86,6 +86,15 @@ class HeldMail:
         dequeued = self.dequeued
         return dequeued.redelivered or dequeued.attempts > 0 or self.mail.id != dequeued.enqueue_id
 
+    def may_expire(self, entry: DeliveryEntry) -> bool:
+        """Whether an entry may end by its age: not while it may have been delivered.
+
+        Once the journal has been asked, it is known.
+        """
+        if entry.stage.is_attempted:
+            return False
+        return not self.may_have_been_had or entry.id.number in self.checked
+
     def give(self, attributes: Mapping[str, str]) -> None:
         """Set attributes of the mail."""
         if attributes:
@@ -218,7 +227,10 @@ def ends_of_waiting(
     ended = list[tuple[HeldMail, DeliveryEntry, EntryEnd]]()
     for held, end in ends:
         for entry in held.active.values():
-            if not entry.stage.is_attempted:
+            ends_now = not entry.stage.is_attempted
+            if end is EntryEnd.EXPIRED:
+                ends_now = held.may_expire(entry)
+            if ends_now:
                 ended.append((held, entry, end))
     return ended, look_at
 

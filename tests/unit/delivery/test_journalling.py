@@ -163,6 +163,20 @@ async def test_a_kill_between_delivery_and_ack_delivers_nothing_twice(site: Deli
     assert (site.relay.had, await site.mails()) == ([BOB], [])
 
 
+async def test_what_a_server_had_before_a_kill_is_not_reported_as_expired(site: DeliverySite) -> None:
+    """However late its mail comes again."""
+    at = (site.clock.now + timedelta(minutes=30)).isoformat()
+    await site.put(BOB, attributes={"expires": attribute(at)})
+    await site.serve(60, dies_at=ENDED)
+    assert (site.relay.had, len(await site.mails())) == ([BOB], 1)
+
+    site.clock.advance(3600)
+    await site.serve(60)
+
+    assert (site.relay.recipients, site.relay.reports()) == ([BOB], [])
+    assert await site.mails() == []
+
+
 async def test_a_refusal_before_a_kill_counts_and_no_second_attempt_is_made_for_it(site: DeliverySite) -> None:
     """It is put off as its schedule says, and remembers the refusal."""
     site.relay.scripts[BOB] = [FULL, ACCEPTED]
