@@ -23,6 +23,7 @@ PRINTED = {
     "Send and receive through a queue": r"\('bob@example.org',\) 52 bytes\ndrift: \{\}\n",
     "In Django or Flask": r"1\n",
     "Decide deliveries": "",
+    "Decide what comes in": "",
     "Errors": r"the ledger holds no run .* \| .*\n",
 }
 """What each prints: the scripts run in this order, in one keyspace."""
