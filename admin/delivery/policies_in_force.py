@@ -61,6 +61,15 @@ class PoliciesInForce:
     def said(self) -> PickupPolicies:
         return self._said(self.read)
 
+    def line(self, path: DocumentPath) -> int | None:
+        """The line of a place in the file; None for a limit that the file does not name."""
+        read = self.read
+        if read is None:
+            return None
+        if path[0] == "policies" and not read.said.policies:
+            return None
+        return read.place_of(path).line
+
     def reload(self, limit: Limit, now: datetime) -> PolicyChanges:
         """Let what the file says now hold, all of it; where it cannot be used, all stays as it was.
 
@@ -148,31 +157,31 @@ def policies_json(served: PoliciesInForce) -> Mapping[str, Any]:
     said = served.said
     policies = list[Mapping[str, Any]]()
     for number, policy in enumerate(said.policies):
-        line = _line(served, policy_path(number))
+        line = served.line(policy_path(number))
         policies.append(POLICY.json(policy, policy=number + 1, line=line))
     suspensions = list[Mapping[str, Any]]()
     for number, suspension in enumerate(said.suspensions):
-        line = _line(served, suspension_path(number))
+        line = served.line(suspension_path(number))
         suspensions.append(SUSPENSION.json(suspension, suspension=number + 1, line=line))
     incoming = list[Mapping[str, Any]]()
     for number, rule in enumerate(said.incoming):
-        line = _line(served, ("incoming", number))
+        line = served.line(("incoming", number))
         incoming.append(INCOMING.json(rule, rule=number + 1, line=line))
     quotas = list[Mapping[str, Any]]()
     for number, quota in enumerate(said.quotas):
-        line = _line(served, quota_path(number))
+        line = served.line(quota_path(number))
         quotas.append(QUOTA.json(quota, line=line))
     classes = list[Mapping[str, Any]]()
     for number, reply_rule in enumerate(said.classes):
-        line = _line(served, ("classes", number))
+        line = served.line(("classes", number))
         classes.append(REPLY_RULE.json(reply_rule, rule=number + 1, line=line))
     automation = list[Mapping[str, Any]]()
     for number, automatic_rule in enumerate(said.automation):
-        line = _line(served, ("automation", number))
+        line = served.line(("automation", number))
         automation.append(AUTOMATIC_RULE.json(automatic_rule, line=line))
     transports = list[Mapping[str, Any]]()
     for name, transport in said.transports.items():
-        line = _line(served, transport_path(name))
+        line = served.line(transport_path(name))
         transports.append(TRANSPORT.json(transport, transport=name, line=line))
     found: Mapping[str, Any] = plain(
         POLICIES_IN_FORCE.json(
@@ -187,11 +196,3 @@ def policies_json(served: PoliciesInForce) -> Mapping[str, Any]:
         )
     )
     return found
-
-
-def _line(served: PoliciesInForce, path: DocumentPath) -> int | None:
-    """The line of a place in the file; None for a limit that the file does not name."""
-    read = served.read
-    if read is None or (path[0] == "policies" and not read.said.policies):
-        return None
-    return read.place_of(path).line

@@ -396,7 +396,4 @@ def known_instant(nanos: int | None, moment: ServerMoment) -> datetime | None:
 
 def line_of(moment: ServerMoment, path: DocumentPath) -> int:
     """The line of a place in the file; 0 for the limit of a domain where no file has policies."""
-    read = moment.policies.read
-    if read is None or (path[0] == "policies" and not read.said.policies):
-        return 0
-    return read.place_of(path).line
+    return moment.policies.line(path) or 0
