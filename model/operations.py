@@ -168,7 +168,8 @@ class Put:
     `lasting` turns it into the TTL just before the write is sent.
 
     `joinable`, here and in `Change` and `Remove`, allows an adapter to send several such writes of one partition, or
-    several removals of whole partitions, as one request with one answer for all.
+    several removals of whole partitions, as one request with one answer for all. Tables for
+    asyncio also send inserts of several partitions so, where they are under way together.
     """
 
     table: Table

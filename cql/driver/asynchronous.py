@@ -8,9 +8,11 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from mailmend.cql.driver.gathering import GatheredWrites
+from mailmend.cql.driver.joined import JoinedWrite
 from mailmend.cql.row_statements import Operation
 from mailmend.model.errors import MailmendError
-from mailmend.model.operations import Applied, Conditional, Read, Scan, Seen, Write
+from mailmend.model.operations import Applied, Conditional, Put, Read, Scan, Seen, Write
 from mailmend.model.table import Row
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ class AsyncKeyspace:
     def __init__(self, keyspace: "Keyspace", in_flight: int = IN_FLIGHT) -> None:
         self._keyspace = keyspace
         self._turns = asyncio.Semaphore(in_flight)
+        self._gathered = GatheredWrites(self._sent_together, keyspace.replica_of)
 
     async def read(self, read: Read) -> Sequence[Seen]:
         seen: Sequence[Seen] = await self._one(read)
@@ -51,7 +54,13 @@ class AsyncKeyspace:
             await _landed(request)
 
     async def write(self, write: Write) -> None:
-        await self._one(write)
+        """A `joinable` insert may share its request with others that are under way."""
+        if not isinstance(write, Put) or not write.joinable:
+            await self._one(write)
+            return
+        error = await self._gathered.add(write)
+        if error is not None:
+            raise error
 
     async def write_all(self, writes: Sequence[Write]) -> list[MailmendError | None]:
         if not writes:
@@ -61,6 +70,16 @@ class AsyncKeyspace:
     async def attempt(self, write: Conditional) -> Applied:
         applied: Applied = await self._one(write)
         return applied
+
+    async def _sent_together(self, writes: Sequence[Put]) -> MailmendError | None:
+        request: Operation | JoinedWrite = writes[0]
+        if len(writes) > 1:
+            request = JoinedWrite(tuple(writes))
+        async with self._turns:
+            pending = await self._launched(request)
+            await _landed(pending)
+        error: MailmendError | None = pending.result()
+        return error
 
     async def _one(self, operation: Operation) -> Any:
         async with self._turns:
@@ -74,7 +93,7 @@ class AsyncKeyspace:
             raise answer
         return answer
 
-    async def _launched(self, operation: Operation) -> "PendingRequest":
+    async def _launched(self, operation: Operation | JoinedWrite) -> "PendingRequest":
         """Preparing a shape asks the server, so its first launch runs in a thread, not in the loop."""
         if self._keyspace.knows(operation):
             return self._keyspace.launch(operation)

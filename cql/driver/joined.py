@@ -156,9 +156,9 @@ def _groups(writes: Sequence[Write], replica_of: Callable[[Write], Hashable]) ->
             group: Hashable = (id(write.table), replica_of(write))
             most = PARTITIONS_MAX
         else:
-            group = _partition_of(write)
+            group = partition_of(write)
             most = WRITES_MAX
-        size = _size_of(values_of(write, None))
+        size = size_of(values_of(write, None))
         places, total = growing.get((whole, group), ([], 0))
         if places and (len(places) == most or total + size > BYTES_MAX):
             yield places
@@ -174,20 +174,22 @@ def _is_joinable(write: Write) -> bool:
     return getattr(write, "joinable", False)
 
 
-def _partition_of(write: Write) -> Hashable:
+def partition_of(write: Write) -> Hashable:
+    """What writes of one partition have in common."""
     table = write.table
     if isinstance(write, Put):
         return (id(table), *table.partition_of(write.row))
     return (id(table), *write.key[: len(table.partition)])
 
 
-def _size_of(value: object) -> int:
+def size_of(value: object) -> int:
+    """The approximate size of a value on its way to a node, in bytes."""
     match value:
         case str() | bytes():
             return len(value)
         case Mapping():
-            return sum(map(_size_of, value)) + sum(map(_size_of, value.values()))
+            return sum(map(size_of, value)) + sum(map(size_of, value.values()))
         case tuple() | list() | set() | frozenset():
-            return sum(map(_size_of, value))
+            return sum(map(size_of, value))
         case _:
             return 16

@@ -336,7 +336,7 @@ class Keyspace:
         return seen
 
     def read_all(self, reads: Sequence[Read]) -> list[Sequence[Seen] | MailmendError]:
-        return read_joined(reads, self._each, self._replica_of)
+        return read_joined(reads, self._each, self.replica_of)
 
     def scan(self, scan: Scan) -> Iterator[Row]:
         """Yield the rows; while one page is processed, the next one is already requested."""
@@ -353,14 +353,16 @@ class Keyspace:
         self._one(write)
 
     def write_all(self, writes: Sequence[Write]) -> list[MailmendError | None]:
-        return write_joined(writes, self._each, self._replica_of)
+        return write_joined(writes, self._each, self.replica_of)
 
     def attempt(self, write: Conditional) -> Applied:
         applied: Applied = self._one(write)
         return applied
 
-    def knows(self, operation: Operation) -> bool:
-        """Whether this shape is prepared; else the first launch asks the server and blocks."""
+    def knows(self, operation: Operation | JoinedWrite) -> bool:
+        """Whether its shapes are prepared; else the first launch asks the server and blocks."""
+        if isinstance(operation, JoinedWrite):
+            return all(map(self.knows, operation.writes))
         return shape_of(operation) in self._shapes
 
     def launch(self, operation: Operation | JoinedWrite) -> PendingRequest:
@@ -401,7 +403,7 @@ class Keyspace:
         answers.extend(request.result() for request in pending)
         return answers
 
-    def _replica_of(self, operation: Read | Write) -> Hashable:
+    def replica_of(self, operation: Read | Write) -> Hashable:
         """The node that is asked first for the partition; one name where there is only one node."""
         metadata = self.cluster.metadata
         if len(metadata.all_hosts()) < 2:  # noqa: PLR2004 - nothing to choose

@@ -72,7 +72,7 @@ class LedgerAttempts:
     async def _put(self, queue: QueueName, attempt: JournalledAttempt, cells: Row) -> None:
         entry = attempt.entry
         key = DELIVERY_ATTEMPT.key_row((self.keyspace, queue, entry.mail, entry.number, attempt.id))
-        await self.tables.write(Put(DELIVERY_ATTEMPT, {**key, **cells}))
+        await self.tables.write(Put(DELIVERY_ATTEMPT, {**key, **cells}, joinable=True))
 
 
 def _cells(attempt: JournalledAttempt) -> Row:

@@ -154,7 +154,7 @@ class Placement:
 
     async def _put(self, row: Row, slice_start: datetime, *, sure: bool) -> None:
         async with self._queues.tallies.counting(self._queue, slice_start) as changes:
-            await self._queues.write(Put(ENQUEUED_MAILS, row))
+            await self._queues.write(Put(ENQUEUED_MAILS, row, joinable=True))
             if self._again:
                 await self._uncover(row)
             changes.enqueued = 1

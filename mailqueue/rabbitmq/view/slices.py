@@ -124,7 +124,7 @@ def _digest(enqueue_ids: Collection[EnqueueId]) -> bytes:
 
 
 def _mark(queue: QueueName, enqueue_id: EnqueueId) -> Put:
-    return Put(DELETED_MAILS, {"queuename": queue, "enqueueid": enqueue_id})
+    return Put(DELETED_MAILS, {"queuename": queue, "enqueueid": enqueue_id}, joinable=True)
 
 
 def _looks(queue: QueueName, enqueue_ids: Sequence[EnqueueId]) -> Iterator[Read]:

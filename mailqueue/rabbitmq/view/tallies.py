@@ -323,4 +323,4 @@ class SliceTallies:
         ttl_seconds = None
         if is_of_due(slice_start):
             ttl_seconds = due_ttl_seconds(slice_start, now)
-        return Put(SLICE_TALLIES, row, ttl_seconds=ttl_seconds)
+        return Put(SLICE_TALLIES, row, ttl_seconds=ttl_seconds, joinable=True)

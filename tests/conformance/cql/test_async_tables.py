@@ -275,3 +275,10 @@ async def test_the_twin_fails_as_asked(k: str) -> None:
     with pytest.raises(TimedOut):
         await scanned(tables, Scan(MARKS, NAMES))
     assert [type(error) for error in await tables.write_all([Put(MARKS, {"k": k, "c": 1})])] == [TimedOut]
+
+
+async def test_inserts_under_way_at_the_same_time_are_all_there(run: AsyncTables) -> None:
+    rows = [cell(k, c, v="x") for k in "abcdefghijkl" for c in (1, 2)]
+    await asyncio.gather(*(run.write(Put(CELLS, row, joinable=True)) for row in rows))
+    for row in rows:
+        assert [seen.row["v"] for seen in await run.read(Read(CELLS, (row["k"], row["c"], D)))] == ["x"]
