@@ -1,4 +1,7 @@
-"""What a server of deliveries tells monitoring; no label names a mail, an address or a domain."""
+"""What a server of deliveries tells monitoring.
+
+No label names a mail or an address. One metric names domains, at most `DOMAINS_MAX` at once.
+"""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -16,6 +19,7 @@ from mailmend.model.ids import QueueName
 from mailmend.model.metrics import Metric, MetricSample
 
 _LOAD: Final = "Informational: the load of the server. A queue that makes no progress has a trouble with its own alert"
+_IN_LEDGER: Final = "The journal is in the ledger, with suspensions: MailmendSuspensionsUnread covers it"
 
 ENDED: Final = Metric(
     "mailmend_delivery_recipients_total",
@@ -111,6 +115,28 @@ REFUSED_ATTEMPTS: Final = Metric(
     ("queue", "class"),
     no_alert="Informational: recipients that fail have an alert, and `automation` acts on classes",
 )
+DOMAINS_MAX: Final = 10
+"""The largest number of domains that a server names at once."""
+
+REFUSED_BY_DOMAIN: Final = Metric(
+    "mailmend_delivery_domain_refused_recipients",
+    "Recipients that were refused for now within the last minute, of the 10 domains with most; "
+    "the class is of the domain's last such reply",
+    ("queue", "domain", "class"),
+    no_alert="Informational: MailmendDeliveryOnlyRefused covers a queue that delivers nothing",
+)
+JOURNAL_UP: Final = Metric(
+    "mailmend_delivery_journal_up",
+    "Whether the journal of attempts took what this server wrote last",
+    ("queue",),
+    no_alert=_IN_LEDGER,
+)
+JOURNAL_UNWRITTEN: Final = Metric(
+    "mailmend_delivery_journal_unwritten_attempts",
+    "Attempts under way whose beginning is not in the journal: after a kill they are made again",
+    ("queue",),
+    no_alert=_IN_LEDGER,
+)
 LOST_REPORTS: Final = Metric(
     "mailmend_delivery_lost_reports_total",
     "Reports, and other mails without a sender, that could not be delivered, by recipient of the "
@@ -132,7 +158,8 @@ SHARE: Final = Metric(
 )
 _ORDERS: Final = (SUSPENSIONS, SUSPENSIONS_UNREAD, CONDITIONS, CONDITIONS_UNREAD, SUSPENSIONS_READ)
 DELIVERY_METRICS: Final = (
-    *(ENDED, STAGES, HELD, LOOKED_AT, UNCERTAIN, REFUSED_ATTEMPTS, LOST_REPORTS),
+    *(ENDED, STAGES, HELD, LOOKED_AT, UNCERTAIN, REFUSED_ATTEMPTS, REFUSED_BY_DOMAIN),
+    *(JOURNAL_UP, JOURNAL_UNWRITTEN, LOST_REPORTS),
     *_PICKUP,
     *_ORDERS,
     *(SERVERS, SHARE),
@@ -217,10 +244,14 @@ def pickup_samples(queue: QueueName, figures: PickupFigures) -> Iterator[MetricS
     yield MetricSample(COUNTERS, (queue, "refusing"), figures.refusing)
 
 
-def uncertain_samples(queue: QueueName, done: Mapping[UncertainPolicy, int]) -> Iterator[MetricSample]:
-    """Every policy, those that decided nothing too."""
+def journal_samples(
+    queue: QueueName, done: Mapping[UncertainPolicy, int], unwritten: int, *, answers: bool
+) -> Iterator[MetricSample]:
+    """Every policy, also one that decided nothing; `unwritten` attempts are under way."""
     for policy in UncertainPolicy:
         yield MetricSample(UNCERTAIN, (queue, policy.value), done.get(policy, 0))
+    yield MetricSample(JOURNAL_UP, (queue,), int(answers))
+    yield MetricSample(JOURNAL_UNWRITTEN, (queue,), unwritten)
 
 
 def class_samples(
@@ -231,6 +262,15 @@ def class_samples(
     """Every class that there is, also with a count of 0."""
     for name in names:
         yield MetricSample(REFUSED_ATTEMPTS, (queue, name), seen.get(name, 0))
+
+
+def domain_samples(
+    queue: QueueName,
+    refused: Iterable[tuple[str, int, str]],
+) -> Iterator[MetricSample]:
+    """Of each domain: how many recipients were refused, and the class of the last reply."""
+    for domain, count, named in refused:
+        yield MetricSample(REFUSED_BY_DOMAIN, (queue, domain, named), count)
 
 
 def report_samples(queue: QueueName, lost: Mapping[ReportReader, int]) -> Iterator[MetricSample]:

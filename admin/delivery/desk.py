@@ -5,7 +5,7 @@ caller's name. The policies of a server hold until it reads their file again.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
@@ -20,7 +20,7 @@ from mailmend.admin.frame.settings import QueueSettings
 from mailmend.admin.queue.connections import QueueConnections
 from mailmend.delivery.mail.entries import EntryChange, EntryState, QueuedEntry
 from mailmend.delivery.mail.reactions import ReplyReactions
-from mailmend.delivery.metrics import class_samples
+from mailmend.delivery.metrics import DOMAINS_MAX, class_samples, domain_samples
 from mailmend.delivery.policy.counters import PolicyChanges
 from mailmend.delivery.policy.explaining import (
     ExceededEntry,
@@ -253,8 +253,22 @@ class DeliveryDesk:
         yield from self.server.samples()
         reactions = reactions_of(self.server)
         yield from class_samples(self.settings.name, reactions.seen, reactions.classes.names)
+        yield from domain_samples(self.settings.name, self._refused_by_domain())
         if self.listener:
             yield from self.listener.samples()
+
+    def _refused_by_domain(self) -> Iterator[tuple[str, int, str]]:
+        """Each domain with most refusals of the last minute, and the class of its last reply."""
+        reactions = reactions_of(self.server)
+        recent = self.server.in_hand.work.recent
+        for domain, count, last in recent.most_refused(self._moment().nanos, DOMAINS_MAX):
+            named = ""
+            if last is not None:
+                reply = ""
+                if last.text[:1].isdigit():  # else it is our own sentence
+                    reply = last.text
+                named = reactions.class_of(reply, last.status, last.text)
+            yield domain, count, named
 
     async def explained(self, name: str) -> MailExplanation:
         """Why a mail's recipients wait, or one: as this server has them, else as the queue knows them.

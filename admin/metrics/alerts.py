@@ -9,7 +9,55 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from textwrap import indent
-from typing import Final
+from typing import Final, NamedTuple, Self
+from urllib.parse import urlsplit
+
+from mailmend.model.errors import WrongUse
+
+_NAME: Final = "{name}"
+_URL_LENGTH_MAX: Final = 2_000
+_NOT_IN_URLS: Final = frozenset(" \"'<>\\^`{|}$")
+
+
+class RunbookLinks(NamedTuple):
+    """Where runbooks are read; `url` has `{name}` for the name of a page."""
+
+    url: str
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """A URL of http or https; without `{name}` the name of the page follows it.
+
+        Raises:
+            WrongUse: it is no such URL.
+        """
+        url = text.strip()
+        if _NAME not in url:
+            url = f"{url.rstrip('/')}/{_NAME}"
+        if not _is_link(url.replace(_NAME, "page")):
+            raise WrongUse(
+                f"{text!r} is not a URL of runbooks",
+                mend="Use a URL of http or https without login: --runbook-url https://wiki.example.org/runbooks/{name}",
+            )
+        return cls(url)
+
+    def of(self, page: str) -> str:
+        """The link to a page, by its name."""
+        return self.url.replace(_NAME, page)
+
+
+def _is_link(url: str) -> bool:
+    if len(url) > _URL_LENGTH_MAX or not url.isprintable() or set(url) & _NOT_IN_URLS:
+        return False
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    return parts.scheme in {"http", "https"} and bool(parts.hostname) and "@" not in parts.netloc
+
+
+RUNBOOKS_AT: Final = RunbookLinks("https://github.com/mailmend/mailmend/blob/main/runbooks/{name}.md")
+"""Where the runbooks of this project are read."""
 
 _DAY: Final = 86_400
 
@@ -310,16 +358,17 @@ ALERTS: Final = (
 
 _HEAD: Final = """\
 # Alerts of mailmend for Prometheus. Made by `mailmend metrics alerts`: to change one, write a rule of your own.
-# The annotation `runbook` names a page: mailmend runbook show NAME
+# The annotation `runbook` names a page: mailmend runbook show NAME. `runbook_url` is its link:
+# `mailmend metrics alerts --runbook-url URL` sets where it leads.
 groups:
   - name: mailmend
     rules:
 """
 
 
-def rules_file(alerts: Sequence[AlertRule] = ALERTS) -> str:
+def rules_file(alerts: Sequence[AlertRule] = ALERTS, runbooks: RunbookLinks = RUNBOOKS_AT) -> str:
     """The alerts as a file of rules; every text in YAML's double quotes, which are JSON's."""
-    return _HEAD + "".join(line + "\n" for alert in alerts for line in _lines(alert))
+    return _HEAD + "".join(line + "\n" for alert in alerts for line in _lines(alert, runbooks))
 
 
 _RULE_HEAD: Final = """\
@@ -341,7 +390,7 @@ def prometheus_rule() -> str:
     return _RULE_HEAD + indent(groups, "  ")
 
 
-def _lines(alert: AlertRule) -> Iterator[str]:
+def _lines(alert: AlertRule, runbooks: RunbookLinks) -> Iterator[str]:
     yield f"      - alert: {alert.name}"
     yield f"        expr: {json.dumps(alert.expression)}"
     yield f"        for: {alert.lasting}"
@@ -349,3 +398,4 @@ def _lines(alert: AlertRule) -> Iterator[str]:
     yield "        annotations:"
     yield f"          summary: {json.dumps(alert.summary)}"
     yield f"          runbook: {alert.runbook}"
+    yield f"          runbook_url: {json.dumps(runbooks.of(alert.runbook))}"

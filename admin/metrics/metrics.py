@@ -18,13 +18,15 @@ from typing import Final
 from mailmend.admin.frame.cluster import OpenCluster, lag_journal, open_cluster, this_clock
 from mailmend.admin.frame.command import Command, CommandGroup
 from mailmend.admin.frame.document import Document, Verbatim
+from mailmend.admin.frame.kinds import ParsedValue
 from mailmend.admin.frame.options import CONNECTION, FILE, option
 from mailmend.admin.frame.settings import QUEUE_DEFAULT, ConnectionSettings, QueueSettings
 from mailmend.admin.frame.whole_files import refuse_unwritable
 from mailmend.admin.jobs.declaration import Job
 from mailmend.admin.jobs.jobs import ALL_JOBS, job_lease
 from mailmend.admin.jobs.schedule import longest_wait, next_turns
-from mailmend.admin.metrics.alerts import rules_file
+from mailmend.admin.metrics.alerts import RUNBOOKS_AT, RunbookLinks, rules_file
+from mailmend.admin.metrics.dashboard import dashboard_json
 from mailmend.admin.metrics.declared import (
     JOB_DURATION,
     JOB_EXIT_CODE,
@@ -48,7 +50,6 @@ from mailmend.admin.metrics.declared import (
     result_samples,
     write_textfile,
 )
-from mailmend.admin.metrics.reference import dashboard_json
 from mailmend.admin.queue.connections import QueueConnections, with_queues
 from mailmend.mailqueue.metrics import FigureScope
 from mailmend.mailqueue.prometheus import metrics_text, samples_in, start_samples
@@ -222,12 +223,14 @@ class ShippedFile:
     output: Path | None = None
 
 
-def alerts(output: Path | None = None) -> ShippedFile:
-    return _shipped(rules_file(), output)
+def alerts(output: Path | None = None, runbook_url: RunbookLinks = RUNBOOKS_AT) -> ShippedFile:
+    """The rules, with links to runbooks."""
+    return _shipped(rules_file(runbooks=runbook_url), output)
 
 
-def dashboard(output: Path | None = None) -> ShippedFile:
-    return _shipped(dashboard_json(), output)
+def dashboard(output: Path | None = None, runbook_url: RunbookLinks = RUNBOOKS_AT) -> ShippedFile:
+    """The dashboard, with links to runbooks."""
+    return _shipped(dashboard_json(runbook_url), output)
 
 
 def _shipped(text: str, output: Path | None) -> ShippedFile:
@@ -363,6 +366,13 @@ def shipped_document(result: ShippedFile) -> Document:
 
 
 _OUTPUT: Final = option("--output", "Write to this file, whole or not at all.", type=FILE, metavar="FILE")
+_RUNBOOK_URL: Final = option(
+    "--runbook-url",
+    "Where links to runbooks lead; {name} in it is the name of a page. Without {name} the name follows it.",
+    type=ParsedValue("url", RunbookLinks.parse),
+    default=RUNBOOKS_AT.url,
+    metavar="URL",
+)
 _SHOW: Final = Command(
     name="show",
     summary="What is known of jobs, repairs, lags, leases and queues, in Prometheus's text format.",
@@ -387,22 +397,27 @@ _SHOW: Final = Command(
 _ALERTS: Final = Command(
     name="alerts",
     summary="Alert rules for Prometheus, each with its runbook.",
-    about="The annotation `runbook` of an alert names a page: `mailmend runbook show NAME`; that page names the alert.",
+    about="""The annotation `runbook` of an alert names a page: `mailmend runbook show NAME`; that
+    page names the alert. The annotation `runbook_url` is a link to the page: --runbook-url says
+    where it leads, such as to your own wiki.""",
     service="mailmend.admin.metrics.metrics:alerts",
     present="mailmend.admin.metrics.metrics:shipped_document",
     paged=True,
-    options=(_OUTPUT,),
+    options=(_OUTPUT, _RUNBOOK_URL),
     output=(),
-    examples="mailmend metrics alerts --output /etc/prometheus/rules/mailmend.yml",
+    examples="""
+        mailmend metrics alerts --output /etc/prometheus/rules/mailmend.yml
+        mailmend metrics alerts --runbook-url https://wiki.example.org/{name}      your own pages""",
 )
 _DASHBOARD: Final = Command(
     name="dashboard",
     summary="A dashboard for Grafana.",
-    about="Import the file into Grafana, which asks for its data source.",
+    about="""Import the file into Grafana, which asks for its data source. Panels about deliveries
+    need the metrics of `delivery serve`; panels with a runbook link it.""",
     service="mailmend.admin.metrics.metrics:dashboard",
     present="mailmend.admin.metrics.metrics:shipped_document",
     paged=True,
-    options=(_OUTPUT,),
+    options=(_OUTPUT, _RUNBOOK_URL),
     output=(),
     examples="mailmend metrics dashboard --output /var/lib/grafana/dashboards/mailmend.json",
 )

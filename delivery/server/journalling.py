@@ -6,6 +6,7 @@ Where none may, no content is sent before the journal has its attempt, and an ou
 
 import logging
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Final
@@ -21,11 +22,13 @@ from mailmend.delivery.mail.entries import (
     EntryChange,
     EntryEnd,
 )
+from mailmend.delivery.metrics import journal_samples
 from mailmend.delivery.server.held_mails import HeldMail
 from mailmend.model.durations import LOOK_AGAIN
 from mailmend.model.errors import MailmendError
 from mailmend.model.ids import QueueName
 from mailmend.model.instants import instant_of
+from mailmend.model.metrics import MetricSample
 from mailmend.model.ports import Clock
 
 _LOG: Final = logging.getLogger("mailmend.delivery")
@@ -52,6 +55,12 @@ class AttemptJournal:
     uncertain: Counter[UncertainPolicy] = field(default_factory=Counter)
     _unwritten: set[UUID] = field(default_factory=set)
     _failing: bool = False
+
+    def samples(self) -> Iterator[MetricSample]:
+        """What monitoring is told of the journal at this moment."""
+        answers = not self._failing
+        unwritten = len(self._unwritten)
+        yield from journal_samples(self.queue, self.uncertain, unwritten, answers=answers)
 
     async def begin(self, held: HeldMail, attempt: JournalledAttempt) -> None:
         """Keep an attempt durably before its content may be sent.

@@ -1,6 +1,6 @@
 """How a server's attempts of the last minute ended, and the last reply of each sub-queue. Pure."""
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -20,6 +20,8 @@ COUNTED_BY: Final = (
     PickupField.GROUPING,
 )
 """The fields of a sub-queue as people look at it."""
+
+_DOMAIN: Final = COUNTED_BY.index(PickupField.RECIPIENT_DOMAIN)
 
 COUNTED_FOR: Final = timedelta(minutes=1)
 """How long an end of an attempt is counted."""
@@ -138,3 +140,20 @@ class RecentAttempts:
         slot = nanos // _SLOT
         for key, recent in self._ends.items():
             yield key, recent.counts(slot), recent.last
+
+    def most_refused(self, nanos: int, at_most: int) -> Iterator[tuple[str, int, LastReply | None]]:
+        """The domains with most refusals of the last minute: number and last refusal's reply."""
+        refused = Counter[str]()
+        replies = dict[str, LastReply]()
+        for key, counts, last in self.counted(nanos):
+            domain = key[_DOMAIN]
+            if not domain or not counts.refused:
+                continue
+            refused[domain] += counts.refused
+            if last is None or last.end is not EntryEnd.REFUSED:
+                continue
+            known = replies.get(domain)
+            if known is None or known.at <= last.at:
+                replies[domain] = last
+        for domain, count in refused.most_common(at_most):
+            yield domain, count, replies.get(domain)

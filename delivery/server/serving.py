@@ -45,7 +45,6 @@ from mailmend.delivery.metrics import (
     pickup_samples,
     report_samples,
     share_samples,
-    uncertain_samples,
 )
 from mailmend.delivery.policy.counters import PolicyChanges
 from mailmend.delivery.policy.engine import PickupEngine
@@ -229,7 +228,7 @@ class DeliveryServer:
         now = self.clock.micros()
         yield from delivery_samples(self.queue.name, self.ended, stages, len(self._held), now)
         yield from pickup_samples(self.queue.name, self.engine.figures(self._work.nanos()))
-        yield from uncertain_samples(self.queue.name, self._work.journal.uncertain)
+        yield from self._work.journal.samples()
         yield from report_samples(self.queue.name, self._departures.lost_reports)
         if self.orders and self.orders.read_micros is not None:
             in_force = self.orders.in_force

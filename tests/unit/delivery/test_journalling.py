@@ -11,7 +11,7 @@ from mailmend.delivery.mail.attempts import AttemptOutcome, AttemptStage, NextHo
 from mailmend.delivery.mail.entries import EntryState, QueuedEntry
 from mailmend.delivery.mail.envelopes import first_id, lacking_mail, queued_entries
 from mailmend.delivery.mail.hooks import DeleteRecipient, PutOffDelivery
-from mailmend.delivery.metrics import UNCERTAIN
+from mailmend.delivery.metrics import JOURNAL_UNWRITTEN, JOURNAL_UP, UNCERTAIN
 from mailmend.delivery.policy.policy import CounterPolicy, PickupField, Threshold
 from mailmend.delivery.policy.rates import SECOND, DeliveryRate
 from mailmend.delivery.server.hooks import DeliveryHooks
@@ -274,6 +274,25 @@ async def test_deliveries_go_on_without_a_journal_where_a_mail_may_go_twice(
     mail = await site.put(BOB)
     await site.serve(60)
     assert await outcomes(site, mail) == [(0, AttemptOutcome.DELIVERED)]
+
+
+async def test_metrics_tell_of_a_journal_that_does_not_answer_and_of_attempts_without_it(site: DeliverySite) -> None:
+    """Given an attempt whose server does not answer, while the journal has not its beginning."""
+    seen = list[tuple[float, float]]()
+
+    async def looking() -> None:
+        for _ in range(2):
+            await site.clock.pause(5)
+            values = {one.metric: one.value for one in site.server.samples()}
+            seen.append((values[JOURNAL_UP], values[JOURNAL_UNWRITTEN]))
+            site.attempts.silent = False
+            await site.put(CY)
+
+    site.attempts.silent = True
+    site.relay.stalling = {"mx.one.example"}
+    await site.put(BOB)
+    await site.serve(60, beside=looking())
+    assert seen == [(0, 1), (1, 1)]
 
 
 @pytest.mark.parametrize("policy", [HOLD, ASSUME])

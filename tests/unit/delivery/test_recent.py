@@ -71,3 +71,28 @@ def test_the_sub_queues_that_were_tried_last_are_remembered_and_no_more() -> Non
     assert key("busy.example") in known
     assert key("11.example") in known
     assert key("10.example") not in known
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from(EntryEnd)), max_size=40), st.integers(1, 4))
+def test_the_domains_with_most_refusals_are_named_with_their_last_refusal(
+    ends: list[tuple[str, EntryEnd]], at_most: int
+) -> None:
+    """Two tenants of a domain count together; a domain without refusals is not named."""
+    recent = RecentAttempts()
+    for number, (domain, end) in enumerate(ends):
+        tenant = f"tenant{number % 2}"
+        values = {PickupField.RECIPIENT_DOMAIN: domain, PickupField.TENANT_ID: tenant}
+        at = AT + timedelta(seconds=number)
+        recent.note(key_of(values), replace(ended(end, f"450 {number}"), at=at), None, 0)
+    refused = Counter(domain for domain, end in ends if end is EntryEnd.REFUSED)
+    found = list(recent.most_refused(0, at_most))
+    assert [count for _, count, _ in found] == [count for _, count in refused.most_common(at_most)]
+    assert {domain: count for domain, count, _ in found}.items() <= refused.items()
+    assert all(reply is None or reply.end is EntryEnd.REFUSED for _, _, reply in found)
+
+
+def test_refusals_of_more_than_a_minute_ago_and_mails_without_a_domain_are_in_no_metric() -> None:
+    recent = RecentAttempts()
+    recent.note(key("old.example"), ended(EntryEnd.REFUSED, "450 busy"), None, 0)
+    recent.note(key(""), ended(EntryEnd.REFUSED, "450 busy"), None, 2 * MINUTE * SECOND)
+    assert list(recent.most_refused(2 * MINUTE * SECOND, 10)) == []

@@ -76,6 +76,8 @@ async def test_a_domain_that_answers_421_five_times_is_suspended_and_explained(
     refused = "mailmend_delivery_refused_attempts_total"
     assert scraped.one(refused, **{"queue": "outgoing", "class": "TooManyConnections"}) == 5
     assert scraped.one(refused, **{"queue": "outgoing", "class": "Closed"}) == 0
+    of_domain = {"queue": "outgoing", "domain": "busy.example", "class": "TooManyConnections"}
+    assert scraped.one("mailmend_delivery_domain_refused_recipients", **of_domain) == 5
 
 
 async def test_what_is_shown_of_a_mail_has_the_class_of_the_server_s_own_file(

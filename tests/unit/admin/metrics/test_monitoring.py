@@ -2,16 +2,20 @@
 
 import json
 import re
+import tomllib
 from itertools import pairwise
 
 import pytest
 
 from mailmend.admin.frame.runbooks import RunbookPage, pages
-from mailmend.admin.metrics.alerts import ALERTS, AlertRule
+from mailmend.admin.metrics.alerts import ALERTS, RUNBOOKS_AT, AlertRule, RunbookLinks
+from mailmend.admin.metrics.dashboard import PANELS, ROWS, dashboard_json
 from mailmend.admin.metrics.declared import METRICS
-from mailmend.admin.metrics.reference import PANELS, DashboardPanel, dashboard_json
+from mailmend.admin.metrics.panels import DashboardPanel
+from mailmend.delivery.metrics import DELIVERY_METRICS, LISTENER_METRICS
 from mailmend.mailqueue.rules.health import HealthProblem
 from mailmend.model.metrics import Metric
+from tests.support.checkout import CHECKOUT
 from tests.support.commands import CommandLine
 
 DECLARED = {one.name: one for one in METRICS}
@@ -106,6 +110,72 @@ def test_the_dashboard_shows_what_the_issue_asks_for() -> None:
     assert [one for one in f"{wanted} {more}".split() if f"mailmend_{one}" not in shown] == []
 
 
+def test_every_metric_of_deliveries_and_of_clients_is_in_a_panel() -> None:
+    shown = {name for panel in PANELS for query in panel.queries for name in _METRIC.findall(query.expression)}
+
+    assert {metric.name for metric in (*DELIVERY_METRICS, *LISTENER_METRICS)} - shown == set()
+
+
+@pytest.mark.parametrize("panel", PANELS, ids=lambda one: one.title)
+def test_the_variables_choose_what_a_panel_shows(panel: DashboardPanel) -> None:
+    """A label that a variable chooses by, and that no query heeds, would show more than was chosen."""
+    for query in panel.queries:
+        metrics = set(_METRIC.findall(query.expression))
+        chosen = dict(_MATCHERS.findall(query.expression))
+        for name in metrics:
+            labels = set(DECLARED[name].labels)
+            variable = "keyspace" if "keyspace" in labels else "queue"
+            assert f'{variable}=~"${variable}"' in chosen[name]
+
+
+def test_links_of_panels_lead_to_runbooks_that_exist() -> None:
+    known = {page.name for page in pages()}
+    document = json.loads(dashboard_json(RunbookLinks.parse("http://127.0.0.1:8000/runbooks/")))
+    links = [link for panel in document["panels"] for link in panel.get("links", [])]
+
+    assert {name for panel in PANELS for name in panel.runbooks} <= known
+    assert sorted(link["url"] for link in links) == sorted(
+        f"http://127.0.0.1:8000/runbooks/{name}" for panel in PANELS for name in panel.runbooks
+    )
+
+
+@pytest.mark.parametrize("alert", ALERTS, ids=lambda one: one.name)
+def test_an_alert_links_the_file_of_its_runbook(alert: AlertRule) -> None:
+    with (CHECKOUT / "pyproject.toml").open("rb") as file:
+        folder = tomllib.load(file)["project"]["urls"]["Runbooks"]
+    url = RUNBOOKS_AT.of(alert.runbook)
+
+    assert (CHECKOUT / "runbooks" / url.rsplit("/")[-1]).is_file()
+    assert url.rsplit("/", 1)[0] == folder.replace("/tree/", "/blob/")
+
+
+@pytest.mark.parametrize(
+    ("typed", "leads"),
+    [
+        ("https://wiki.example.org/a", "https://wiki.example.org/a/content-is-lost"),
+        ("https://wiki.example.org/a/", "https://wiki.example.org/a/content-is-lost"),
+        ("http://[::1]:8000/{name}.html#top", "http://[::1]:8000/content-is-lost.html#top"),
+    ],
+)
+def test_links_lead_where_an_operator_says(mailmend: CommandLine, typed: str, leads: str) -> None:
+    rules = mailmend("metrics", "alerts", "--runbook-url", typed)
+    panels = mailmend("metrics", "dashboard", "--runbook-url", typed)
+
+    assert f"runbook_url: {json.dumps(leads)}" in rules.out
+    assert RUNBOOKS_AT.url.removesuffix("{name}.md") not in rules.out + panels.out
+    assert leads.replace("content-is-lost", "queue-does-not-drain") in panels.out
+
+
+@pytest.mark.parametrize(
+    "typed", ["", "runbooks", "ftp://a/b", "https://", "https://a b", "https://u:p@a", "https://[", "https://a/{{x}}"]
+)
+def test_what_is_no_link_is_refused_where_it_is_typed(mailmend: CommandLine, typed: str) -> None:
+    ended = mailmend("metrics", "alerts", "--runbook-url", typed)
+
+    assert (ended.code, ended.out) == (2, "")
+    assert "is not a URL of runbooks. Use a URL of http or https" in ended.err
+
+
 def test_panels_stand_side_by_side_and_not_upon_each_other() -> None:
     document = json.loads(dashboard_json())
     taken = [
@@ -117,6 +187,7 @@ def test_panels_stand_side_by_side_and_not_upon_each_other() -> None:
 
     assert len(taken) == len(set(taken))
     assert max(x for x, _ in taken) < 24
+    assert [panel["title"] for panel in document["panels"] if panel["type"] == "row"] == [row.title for row in ROWS]
     assert all(before["id"] < after["id"] for before, after in pairwise(document["panels"]))
     assert "query_result" not in dashboard_json()
 
