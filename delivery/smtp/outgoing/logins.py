@@ -18,6 +18,10 @@ LoginCommands = Sequence[tuple[bytes, ...]]
 """Commands, word by word; the server asks for the next one with 334."""
 
 GO_ON: Final = 334
+_TEMPORARY: Final = 4
+_PASSWORD_TRANSITION: Final = 432
+"""The code of RFC 4954 for a user who needs a new password."""
+_OF_PASSWORDS: Final = frozenset({"4.7.8", "4.7.9", "4.7.12"})
 _LOST: Final = "4.4.2"
 
 
@@ -56,10 +60,20 @@ def no_mechanism(offered: Collection[str]) -> SmtpReply:
 def login_refused(reply: SmtpReply) -> SmtpReply:
     """For now, whatever the server says: the login may be mended, and the mail is not at fault.
 
+    A temporary reply, such as 421, is no failed login: its status is 4.3.2.
+
     Args:
         reply: to a line that had the user or the password; its words are not in the result.
     """
+    if _is_temporary(reply):
+        return _for_now("4.3.2", f"the server takes no login for now: {_without_words(reply)}")
     return _for_now("4.7.8", f"our login at the server failed: {_without_words(reply)}")
+
+
+def _is_temporary(reply: SmtpReply) -> bool:
+    if reply.ours or reply.code // 100 != _TEMPORARY:
+        return False
+    return reply.code != _PASSWORD_TRANSITION and reply.enhanced not in _OF_PASSWORDS
 
 
 def _without_words(reply: SmtpReply) -> str:

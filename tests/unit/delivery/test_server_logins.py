@@ -6,6 +6,8 @@ from base64 import b64encode
 import pytest
 
 from mailmend.delivery.mail.attempts import AttemptStage, NextHop, SmtpReply
+from mailmend.delivery.policy.file.replies import all_classes
+from mailmend.delivery.policy.reply_classes import ClassifiedReply
 from mailmend.delivery.smtp.outgoing.logins import login_refused, may_log_in
 from mailmend.delivery.transports import ConnectionReuse, SmtpLogin, TlsLevel
 from tests.support.certificates import authority
@@ -41,24 +43,24 @@ async def test_a_connection_of_a_user_is_no_one_elses() -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "what"),
+    ("script", "status", "what"),
     [
-        ({}, "535 5.7.8 ("),
-        ({"AUTH": [say("454 4.7.0 not now")]}, "454 4.7.0 ("),
-        ({"AUTH": [say("421 4.3.2 closing")]}, "421 4.3.2 ("),
-        ({"AUTH": [say("334 go on")]}, "334 ("),
-        ({"AUTH": [say("what is s3cret of ann")]}, "it answered what is no reply"),
-        ({"AUTH": [DROP]}, "the connection was lost"),
+        ({}, "4.7.8", "535 5.7.8 ("),
+        ({"AUTH": [say("454 4.7.0 not now")]}, "4.3.2", "454 4.7.0 ("),
+        ({"AUTH": [say("421 4.3.2 closing")]}, "4.3.2", "421 4.3.2 ("),
+        ({"AUTH": [say("334 go on")]}, "4.7.8", "334 ("),
+        ({"AUTH": [say("what is s3cret of ann")]}, "4.7.8", "it answered what is no reply"),
+        ({"AUTH": [DROP]}, "4.7.8", "the connection was lost"),
     ],
 )
-async def test_a_login_that_fails_is_a_refusal_for_now(script: dict[str, list[object]], what: str) -> None:
+async def test_a_login_that_fails_is_a_refusal_for_now(script: dict[str, list[object]], status: str, what: str) -> None:
     """Whatever the server says: another try may find it mended, and the mail is not at fault."""
     sink = SmtpSink(script, extensions=("AUTH PLAIN",))  # type: ignore[arg-type]
 
     results = await deliver(sink, login=ANN)
 
     assert {(one.stage, one.reply.enhanced, one.reply.temporary) for one in results} == {
-        (AttemptStage.GREETING, "4.7.8", True)
+        (AttemptStage.GREETING, status, True)
     }
     assert what in results[0].reply.text
     assert "s3cret" not in results[0].reply.text
@@ -130,3 +132,22 @@ def test_no_secret_is_in_an_answer(said: str) -> None:
     assert text.startswith("our login at the server failed: 500 (")
     assert not any(word in text for word in said.lower().split())
     assert "s3cret" not in f"{ANN!r}"
+
+
+@pytest.mark.parametrize(
+    ("said", "named"),
+    [
+        ("421 4.3.2 closing", "ServerBusy"),
+        ("454 4.7.0 Temporary authentication failure", "ServerBusy"),
+        ("450 later", "ServerBusy"),
+        ("535 5.7.8 no", "AuthFailed"),
+        ("432 4.7.12 A password transition is needed", "AuthFailed"),
+        ("454 4.7.8 no", "AuthFailed"),
+        ("500 what", "AuthFailed"),
+    ],
+)
+def test_a_temporary_reply_to_a_login_is_no_failed_login(said: str, named: str) -> None:
+    code, _, text = said.partition(" ")
+    refused = login_refused(SmtpReply.parsed(int(code), text))
+
+    assert (refused.code, all_classes(()).of(ClassifiedReply("", refused.enhanced, refused.text))) == (451, named)
