@@ -93,9 +93,7 @@ def list_suspensions(request: ListSuspensionsRequest, caller: Caller) -> Any:
         CannotReach: no server answers, or the ledger cannot be reached.
     """
     if not request.exceeded:
-        if request.ask:
-            mend = "What servers count is listed with --exceeded."
-            raise WrongUse("no server is asked for suspensions: the ledger has them", mend=mend)
+        _refuse_servers(request)
         return list_orders(request, caller)
     if not request.ask:
         mend = "Name each server of the queue: --ask http://127.0.0.1:8000"
@@ -126,6 +124,15 @@ def list_suspensions(request: ListSuspensionsRequest, caller: Caller) -> Any:
         mend = "Is a server of the queue there, with --http at that address?"
         raise CannotReach("; ".join(unreached.values()), mend=mend)
     return ExceededOfServers(request, answers, unreached)
+
+
+def _refuse_servers(request: ListSuspensionsRequest) -> None:
+    if request.ask:
+        mend = "What servers count is listed with --exceeded."
+        raise WrongUse("no server is asked for suspensions: the ledger has them", mend=mend)
+    if request.token_file or request.ask_tls_ca:
+        mend = "Add --exceeded and --ask, or leave --token-file and --ask-tls-ca out."
+        raise WrongUse("--token-file and --ask-tls-ca are for servers that are asked", mend=mend)
 
 
 def suspensions_document(result: Any) -> Document:

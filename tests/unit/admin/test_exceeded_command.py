@@ -62,6 +62,8 @@ async def test_what_is_exceeded_is_listed_of_each_server_that_is_asked(
         (("--exceeded",), 2, "--ask http://127.0.0.1:8000"),
         (("--exceeded", "--history", "--ask", "http://127.0.0.1:1"), 2, "--history has no effect with --exceeded"),
         (("--ask", "http://127.0.0.1:1"), 2, "--exceeded"),
+        (("--token-file", "token"), 2, "are for servers that are asked"),
+        (("--ask-tls-ca", "ca.pem"), 2, "are for servers that are asked"),
         (("--exceeded", "--ask", "http://127.0.0.1:1"), 4, "does not answer"),
         (("--exceeded", "--ask", "http://mx1.example.org:8000"), 2, "in the clear"),
     ],
