@@ -117,6 +117,9 @@ def list_suspensions(request: ListSuspensionsRequest, caller: Caller) -> Any:
         if not isinstance(answer.body, Mapping) or answer.body.get("queue") != request.queue:
             unreached[url] = f"{url} does not deliver the queue {request.queue}"
             continue
+        if not _is_complete(answer.body):
+            unreached[url] = f"{url} gave an answer that this version cannot read"
+            continue
         answers[url] = answer.body
     if not answers and refused:
         raise refused[0]
@@ -124,6 +127,22 @@ def list_suspensions(request: ListSuspensionsRequest, caller: Caller) -> Any:
         mend = "Is a server of the queue there, with --http at that address?"
         raise CannotReach("; ".join(unreached.values()), mend=mend)
     return ExceededOfServers(request, answers, unreached)
+
+
+def _is_complete(answer: Mapping[str, Any]) -> bool:
+    """Whether an answer has what is shown of it."""
+    entries = answer.get("exceeded")
+    if not isinstance(entries, list) or not isinstance(answer.get("count"), int):
+        return False
+    texts = (answer.get("server"), answer.get("at"))
+    return all(isinstance(text, str) for text in texts) and all(map(_is_entry, entries))
+
+
+def _is_entry(entry: Any) -> bool:
+    if not isinstance(entry, Mapping) or not isinstance(entry.get("waiting"), int):
+        return False
+    times = [entry.get(name, 0) for name in ("since", "free_at")]
+    return isinstance(entry.get("why"), str) and all(isinstance(at, str | None) for at in times)
 
 
 def _refuse_servers(request: ListSuspensionsRequest) -> None:

@@ -81,6 +81,12 @@ def test_servers_are_named_for_what_is_exceeded_alone(
         ("[]", 200, "does not deliver the queue outgoing"),
         ('{"queue": "spool", "exceeded": []}', 200, "does not deliver the queue outgoing"),
         ('{"message": "no such page"}', 404, "no such page"),
+        ('{"queue": "outgoing"}', 200, "gave an answer that this version cannot read"),
+        (
+            '{"queue": "outgoing", "server": "a", "at": "now", "count": 1, "exceeded": [{"waiting": 1}]}',
+            200,
+            "gave an answer that this version cannot read",
+        ),
     ],
 )
 def test_a_server_of_another_queue_or_version_is_named(line: CommandLine, text: str, status: int, said: str) -> None:
