@@ -1,11 +1,12 @@
 """Blobs: the bytes of mails under their ids, and the interfaces of stores that keep them."""
 
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 from typing import Protocol
 
+from mailmend.model.errors import MailmendError
 from mailmend.model.ids import BlobId
 
 
@@ -36,11 +37,31 @@ class Blobs(Protocol):
         """
         ...
 
+    async def put_all(self, contents: Sequence[tuple[bytes, BlobKind]]) -> Sequence[BlobId]:
+        """Keep the bytes of one mail as `put` does, in as few requests as the store can.
+
+        The ids are in the order of the contents.
+        After an error, and where the caller is cancelled, what was kept is deleted again.
+
+        Raises:
+            BlobsUnreachable: the store does not answer, or does not take all of them.
+        """
+        ...
+
     async def get(self, blob_id: BlobId) -> bytes:
         """The bytes under the id.
 
         Raises:
             BlobMissing: there are no bytes.
+            BlobsUnreachable: the store does not answer.
+        """
+        ...
+
+    async def get_all(self, blob_ids: Sequence[BlobId]) -> Sequence[bytes]:
+        """The bytes of one mail as `get` has them, in order, in as few requests as the store can.
+
+        Raises:
+            BlobMissing: there are no bytes under one of the ids.
             BlobsUnreachable: the store does not answer.
         """
         ...
@@ -77,8 +98,16 @@ class BlobStore(Protocol):
         """Keep the bytes durably, all or nothing, in place of what is there."""
         ...
 
+    async def keep_all(self, blobs: Mapping[BlobId, bytes]) -> Sequence[MailmendError | None]:
+        """Keep the bytes of several, as `keep` does; None, or the error, for each one in order."""
+        ...
+
     async def get(self, blob_id: BlobId) -> bytes:
         """The bytes; `BlobMissing` where there are no bytes."""
+        ...
+
+    async def get_all(self, blob_ids: Sequence[BlobId]) -> Sequence[bytes]:
+        """The bytes of several, in order; `BlobMissing` where one of them is not there."""
         ...
 
     async def part(self, blob_id: BlobId, offset: int, length: int) -> bytes:

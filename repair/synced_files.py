@@ -3,7 +3,9 @@
 import errno
 import logging
 import os
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from stat import S_IMODE, S_ISDIR
@@ -90,6 +92,74 @@ def write_whole(handle: int, part: Path, path: Path, content: bytes) -> None:
             part.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
+
+
+@dataclass(frozen=True, slots=True)
+class NewFile:
+    """A file to be written.
+
+    Attributes:
+        part: its name while it is not whole, on the same disk.
+    """
+
+    part: Path
+    path: Path
+    content: bytes
+
+
+def write_together(folder: Path, files: Sequence[NewFile]) -> list[OSError | None]:
+    """Write files of one folder; None for each that is whole and on the disk, else its error.
+
+    All bytes are written before the first file is synced, so one journal of the disk has them all.
+    The folder is synced once, after the last file has its name. A file that fails is as before.
+    """
+    written = [_written(file) for file in files]
+    ends = [_named(file, handle) for file, handle in zip(files, written, strict=True)]
+    if None not in ends:
+        return ends
+    try:
+        sync_folder(folder)
+    except OSError as error:
+        return [end or error for end in ends]
+    return ends
+
+
+def _written(file: NewFile) -> int | OSError:
+    """The descriptor of the file, whose bytes are not on the disk yet."""
+    try:
+        handle = os.open(file.part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_ALONE)
+    except OSError as error:
+        return error
+    try:
+        rest = memoryview(file.content)
+        while rest:
+            rest = rest[os.write(handle, rest) :]
+    except OSError as error:
+        os.close(handle)
+        _remove(file.part)
+        return error
+    return handle
+
+
+def _named(file: NewFile, handle: int | OSError) -> OSError | None:
+    """Put the bytes on the disk, then give the file its name."""
+    if isinstance(handle, OSError):
+        return handle
+    try:
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        file.part.replace(file.path)
+    except OSError as error:
+        _remove(file.part)
+        return error
+    return None
+
+
+def _remove(part: Path) -> None:
+    with suppress(OSError):
+        part.unlink(missing_ok=True)
 
 
 def append_synced(path: Path, content: bytes) -> None:

@@ -5,13 +5,14 @@ all. When a blob is removed, that row goes first. Source: James's `CassandraBlob
 `CassandraDefaultBucketDAO`.
 """
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from itertools import islice
 from typing import Final, TypeVar
 
-from mailmend.mailqueue.blobs.stores import NamedBlobs
+from mailmend.mailqueue.blobs.stores import NamedBlobs, each_kept
+from mailmend.mailqueue.concurrency import all_of
 from mailmend.mailqueue.rules.blob_ids import BlobNaming, is_deduplicated
 from mailmend.model.blobs import StoredBlob
 from mailmend.model.catalog.james_tables import BLOB_PARTS, BLOBS
@@ -35,6 +36,9 @@ PART_BYTES: Final = 100 * 1024
 
 PARTS_AT_ONCE: Final = 16
 """How many parts of one blob are under way at the same time: 1.6 MB."""
+
+BLOBS_AT_ONCE: Final = 2
+"""How many blobs of one mail are read at the same time."""
 
 PAGE_BLOBS: Final = 32
 """How many blobs are looked at together while they are listed: two parts of each, 6.4 MB at most."""
@@ -70,6 +74,9 @@ class CassandraStore:
                 raise_first(await self._tables.write_all([Put(BLOB_PARTS, row) for row in group]))
             await self._tables.write(Put(_COUNTS, {"id": blob_id, "position": len(parts)}))
 
+    async def keep_all(self, blobs: Mapping[BlobId, bytes]) -> Sequence[MailmendError | None]:
+        return await each_kept(self.keep, blobs)
+
     async def get(self, blob_id: BlobId) -> bytes:
         with _our_errors():
             count = await self._count(blob_id)
@@ -83,6 +90,9 @@ class CassandraStore:
                 mend="Let James store blobs as they are (its compression.enabled), and its own consumers take this.",
             )
         return content
+
+    async def get_all(self, blob_ids: Sequence[BlobId]) -> Sequence[bytes]:
+        return await all_of(blob_ids, self.get, BLOBS_AT_ONCE)
 
     async def part(self, blob_id: BlobId, offset: int, length: int) -> bytes:
         """Some of the bytes. All are read: James packs blobs in object stores only."""

@@ -7,22 +7,30 @@ The library that speaks S3 has files too, but does not wait for the disk, takes 
 import asyncio
 import errno
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
-from itertools import islice
+from io import FileIO
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import quote, unquote
 
+from mailmend.mailqueue.blobs.batches import ThreadedBatches
 from mailmend.mailqueue.rules.blob_ids import checked
 from mailmend.model.blobs import StoredBlob
-from mailmend.model.errors import BadPayload, BlobMissing, BlobsUnreachable, MailmendError
+from mailmend.model.errors import (
+    BadPayload,
+    BlobMissing,
+    BlobsUnreachable,
+    MailmendError,
+    raise_first,
+)
 from mailmend.model.ids import BlobId
 from mailmend.model.instants import instant_of
 from mailmend.model.ports import Clock
-from mailmend.repair.synced_files import OWNER_ALONE, create_folder, write_whole
+from mailmend.repair.synced_files import NewFile, create_folder, write_together
 
 T = TypeVar("T")
 
@@ -74,6 +82,8 @@ class FileStore:
         self._unfinished = root / _UNFINISHED
         self._clock = clock
         self._turns = asyncio.Semaphore(FILES_AT_ONCE)
+        self._keeping = ThreadedBatches(self._all_kept)
+        self._getting = ThreadedBatches(self._all_read)
 
     def create(self) -> None:
         """Make the folder where it is missing; remove old files of writers that were killed."""
@@ -84,14 +94,30 @@ class FileStore:
             raise self._unreachable(error) from error
 
     async def keep(self, blob_id: BlobId, content: bytes) -> None:
-        part = self._unfinished / str(self._clock.random_uuid())
-        await self._in_thread(lambda: _written(part, self._root / file_name(blob_id), content))
+        raise_first(await self.keep_all({blob_id: content}))
+
+    async def keep_all(self, blobs: Mapping[BlobId, bytes]) -> Sequence[MailmendError | None]:
+        """Keep them with the files of other callers that wait: one sync of the folder is for all.
+
+        That sync begins after the last of them has its name.
+        """
+        files = [self._new_file(blob_id, content) for blob_id, content in blobs.items()]
+        return await self._keeping.add(files, sum(len(file.content) for file in files))
 
     async def get(self, blob_id: BlobId) -> bytes:
-        content = await self._in_thread(lambda: self._of_store((self._root / file_name(blob_id)).read_bytes))
-        if content is None:
-            raise self._missing(blob_id)
+        (content,) = await self.get_all((blob_id,))
         return content
+
+    async def get_all(self, blob_ids: Sequence[BlobId]) -> Sequence[bytes]:
+        found = await self._getting.add([file_name(blob_id) for blob_id in blob_ids])
+        contents = list[bytes]()
+        for blob_id, content in zip(blob_ids, found, strict=True):
+            if content is None:
+                raise self._missing(blob_id)
+            if isinstance(content, OSError):
+                raise self._unreachable(content) from content
+            contents.append(content)
+        return contents
 
     async def part(self, blob_id: BlobId, offset: int, length: int) -> bytes:
         read = partial(_part_of, self._root / file_name(blob_id), offset, length)
@@ -122,6 +148,26 @@ class FileStore:
             while page := await self._in_thread(lambda: list(islice(_blobs(entries), PAGE_FILES))):
                 for blob in page:
                     yield blob
+
+    def _new_file(self, blob_id: BlobId, content: bytes) -> NewFile:
+        part = self._unfinished / str(self._clock.random_uuid())
+        return NewFile(part, self._root / file_name(blob_id), content)
+
+    def _all_kept(self, batch: Sequence[Sequence[NewFile]]) -> list[list[MailmendError | None]]:
+        ends = map(self._failure, write_together(self._root, list(chain.from_iterable(batch))))
+        return [list(islice(ends, len(files))) for files in batch]
+
+    def _failure(self, error: OSError | None) -> MailmendError | None:
+        return error and self._unreachable(error)
+
+    def _all_read(self, batch: Sequence[Sequence[str]]) -> list[list[bytes | OSError | None]]:
+        return [list(map(self._read, names)) for names in batch]
+
+    def _read(self, name: str) -> bytes | OSError | None:
+        try:
+            return self._of_store(partial(_content_of, self._root / name))
+        except OSError as error:
+            return error
 
     def _missing(self, blob_id: BlobId) -> BlobMissing:
         return BlobMissing(blob_id, mend=f"It was looked for in {self._root}")
@@ -159,8 +205,9 @@ _MENDS: Final = {
 }
 
 
-def _written(part: Path, path: Path, content: bytes) -> None:
-    write_whole(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_ALONE), part, path, content)
+def _content_of(path: Path) -> bytes:
+    with FileIO(path) as file:
+        return file.readall()
 
 
 def _part_of(path: Path, offset: int, length: int) -> bytes:

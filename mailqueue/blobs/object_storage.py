@@ -11,7 +11,7 @@ renews them for both (docs/adr/0017).
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -37,11 +37,17 @@ from mailmend.mailqueue.blobs.s3 import (
     listed_in_parts,
     refuse_compressed,
 )
-from mailmend.mailqueue.blobs.stores import NamedBlobs
+from mailmend.mailqueue.blobs.stores import NamedBlobs, each_kept
 from mailmend.mailqueue.concurrency import all_of
 from mailmend.mailqueue.rules.blob_ids import BlobNaming
 from mailmend.model.blobs import StoredBlob
-from mailmend.model.errors import BadSettings, BlobMissing, BlobsUnreachable, BucketMissing
+from mailmend.model.errors import (
+    BadSettings,
+    BlobMissing,
+    BlobsUnreachable,
+    BucketMissing,
+    MailmendError,
+)
 from mailmend.model.ids import BlobId
 from mailmend.model.instants import instant_of
 from mailmend.model.ports import Clock
@@ -356,10 +362,16 @@ class S3Bucket:
             await self._exactly.create_bucket()
             await self._keep(blob_id, content)
 
+    async def keep_all(self, blobs: Mapping[BlobId, bytes]) -> Sequence[MailmendError | None]:
+        return await each_kept(self.keep, blobs)
+
     async def get(self, blob_id: BlobId) -> bytes:
         if _needs_exactness(blob_id):
             return await self._exactly.get(blob_id)
         return await self._ask(lambda: self._content(blob_id), blob_id)
+
+    async def get_all(self, blob_ids: Sequence[BlobId]) -> Sequence[bytes]:
+        return await all_of(blob_ids, self.get, REQUESTS_AT_ONCE)
 
     async def part(self, blob_id: BlobId, offset: int, length: int) -> bytes:
         """Some of the bytes. Of an object whose key obstore does not take, all are read."""

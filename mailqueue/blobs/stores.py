@@ -8,11 +8,11 @@ or none.
 import asyncio
 import logging
 import re
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
-from mailmend.mailqueue.concurrency import ended, finished
+from mailmend.mailqueue.concurrency import all_of, ended
 from mailmend.mailqueue.rules.blob_ids import BlobNaming, checked, is_deduplicated
 from mailmend.mailqueue.rules.mails import MailBlobs
 from mailmend.mailqueue.rules.stored_forms import (
@@ -23,7 +23,7 @@ from mailmend.mailqueue.rules.stored_forms import (
     stored_as,
 )
 from mailmend.model.blobs import BlobKind, Blobs, BlobStore, StoredBlob
-from mailmend.model.errors import BadPayload, MailmendError
+from mailmend.model.errors import BadPayload, MailmendError, raise_first
 from mailmend.model.ids import BlobId
 from mailmend.model.ports import Clock
 
@@ -44,19 +44,26 @@ class NamedBlobs:
         self._clock = clock
         self._naming = naming or BlobNaming()
 
-    async def put(self, data: bytes, kind: BlobKind) -> BlobId:  # noqa: ARG002 - one place for headers and bodies
+    async def put(self, data: bytes, kind: BlobKind) -> BlobId:
         """Store the bytes durably and return their id; the same bytes are stored again.
 
         To ask first whether they exist would take as long, and a collector may delete them in between.
         """
-        blob_id = self._naming.name(data, self._clock.micros(), self._clock.random_uuid())
-        keeping = asyncio.ensure_future(self.store.keep(blob_id, data))
+        (blob_id,) = await self.put_all(((data, kind),))
+        return blob_id
+
+    async def put_all(self, contents: Sequence[tuple[bytes, BlobKind]]) -> Sequence[BlobId]:
+        """Store the bytes of one mail, all or none of them; headers and bodies are in one place."""
+        now = self._clock.micros()
+        ids = [self._naming.name(data, now, self._clock.random_uuid()) for data, _ in contents]
+        blobs = dict(zip(ids, (data for data, _ in contents), strict=True))
+        keeping = asyncio.ensure_future(self._kept(blobs))
         try:
             await asyncio.shield(keeping)
         except asyncio.CancelledError:
-            await ended((asyncio.ensure_future(self._undo(keeping, blob_id)),))
+            await ended((asyncio.ensure_future(self._undo(keeping, ids)),))
             raise
-        return blob_id
+        return ids
 
     async def get(self, blob_id: BlobId) -> bytes:
         """The bytes of a mail, a packed one's too. Encrypted bytes are refused."""
@@ -68,6 +75,16 @@ class NamedBlobs:
             content = await self.store.get(blob_id)
         refuse_encrypted(blob_id, content)
         return content
+
+    async def get_all(self, blob_ids: Sequence[BlobId]) -> Sequence[bytes]:
+        if any(slot_of(checked(blob_id)) for blob_id in blob_ids):
+            return await all_of(blob_ids, self.get, len(blob_ids))
+        for blob_id in blob_ids:
+            refuse_chunk(blob_id)
+        contents = await self.store.get_all(blob_ids)
+        for blob_id, content in zip(blob_ids, contents, strict=True):
+            refuse_encrypted(blob_id, content)
+        return contents
 
     async def delete(self, blob_id: BlobId) -> None:
         if not is_deduplicated(checked(blob_id)):
@@ -93,11 +110,39 @@ class NamedBlobs:
     def scan(self) -> AsyncIterator[StoredBlob]:
         return self.store.scan()
 
-    async def _undo(self, keeping: "asyncio.Future[None]", blob_id: BlobId) -> None:
-        """The caller was cancelled and never learns the id, so the blob is deleted."""
+    async def _kept(self, blobs: Mapping[BlobId, bytes]) -> None:
+        """Keep all of them; if one fails, the others are deleted."""
+        failures = await self.store.keep_all(blobs)
+        if any(failures):
+            for blob_id, failure in zip(blobs, failures, strict=True):
+                if failure is None:
+                    await self._forget(blob_id)
+            raise_first(failures)
+
+    async def _undo(self, keeping: "asyncio.Future[None]", blob_ids: Collection[BlobId]) -> None:
+        """The caller was cancelled and never learns the ids, so the blobs are deleted."""
         with suppress(MailmendError):
             await keeping
+            await self.delete_all(blob_ids)
+
+    async def _forget(self, blob_id: BlobId) -> None:
+        try:
             await self.delete(blob_id)
+        except MailmendError as failure:
+            _LOG.warning("a blob is left without a reference", extra={"error": failure.what})
+
+
+async def each_kept(
+    keep: Callable[[BlobId, bytes], Awaitable[None]], blobs: Mapping[BlobId, bytes]
+) -> Sequence[MailmendError | None]:
+    """`BlobStore.keep_all` of a store that keeps one blob by a request: requests side by side."""
+    answers = await asyncio.gather(*(keep(*blob) for blob in blobs.items()), return_exceptions=True)
+    failures = list[MailmendError | None]()
+    for answer in answers:
+        if answer is not None and not isinstance(answer, MailmendError):
+            raise answer
+        failures.append(answer)
+    return failures
 
 
 def split(content: bytes) -> tuple[bytes, bytes]:
@@ -115,44 +160,13 @@ def split(content: bytes) -> tuple[bytes, bytes]:
 async def put_content(blobs: Blobs, content: bytes) -> MailBlobs:
     """Store a mail's bytes; if one blob fails, or the caller is cancelled, the other is deleted."""
     header, body = split(content)
-    putting = (
-        asyncio.ensure_future(blobs.put(header, BlobKind.HEADER)),
-        asyncio.ensure_future(blobs.put(body, BlobKind.BODY)),
-    )
-    try:
-        return MailBlobs(*await asyncio.gather(*putting))
-    except BaseException:
-        await finished(_unput(blobs, putting))
-        raise
+    return MailBlobs(*await blobs.put_all(((header, BlobKind.HEADER), (body, BlobKind.BODY))))
 
 
 async def content_of(blobs: Blobs, kept: MailBlobs) -> bytes:
-    loading = asyncio.ensure_future(blobs.get(kept.header))
-    try:
-        body = await blobs.get(kept.body)
-    except BaseException:
-        loading.cancel()
-        await asyncio.gather(loading, return_exceptions=True)
-        raise
-    return await loading + body
+    return b"".join(await blobs.get_all((kept.header, kept.body)))
 
 
 async def forget(blobs: Blobs, kept: MailBlobs) -> None:
     """Delete both, unless another mail may refer to them."""
     await blobs.delete_all((kept.header, kept.body))
-
-
-async def _unput(blobs: Blobs, putting: "tuple[asyncio.Future[BlobId], ...]") -> None:
-    for task in putting:
-        task.cancel()
-    await ended(putting)
-    for task in putting:
-        if not task.cancelled() and task.exception() is None:
-            await _unput_one(blobs, task.result())
-
-
-async def _unput_one(blobs: Blobs, blob_id: BlobId) -> None:
-    try:
-        await blobs.delete(blob_id)
-    except MailmendError as failure:
-        _LOG.warning("a blob is left that nobody refers to", extra={"error": failure.what})

@@ -479,8 +479,8 @@ class BlobBridge:
         Raises:
             BlobsUnreachable: the store does not answer, or accepts nothing.
         """
-        both = _both(self._blobs.put(header, BlobKind.HEADER), self._blobs.put(body, BlobKind.BODY))
-        return BlobIds(*_run(both))
+        contents = ((header, BlobKind.HEADER), (body, BlobKind.BODY))
+        return BlobIds(*_run(self._blobs.put_all(contents)))
 
     def get(self, header: str, body: str) -> bytes:
         """The whole message.
@@ -489,11 +489,7 @@ class BlobBridge:
             BlobMissing: the store has nothing under one of the ids.
             BlobsUnreachable: the store does not answer.
         """
-        return b"".join(_run(_both(self._blobs.get(BlobId(header)), self._blobs.get(BlobId(body)))))
-
-
-async def _both(one: Coroutine[Any, Any, T], other: Coroutine[Any, Any, T]) -> tuple[T, T]:
-    return await asyncio.gather(one, other)
+        return b"".join(_run(self._blobs.get_all((BlobId(header), BlobId(body)))))
 
 
 def _run(step: Coroutine[Any, Any, T]) -> T:

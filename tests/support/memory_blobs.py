@@ -1,17 +1,18 @@
 """A blob store in memory, for tests."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 from functools import partial
 from typing import Any
 
-from mailmend.mailqueue.blobs.stores import NamedBlobs
+from mailmend.mailqueue.blobs.stores import NamedBlobs, each_kept
+from mailmend.mailqueue.concurrency import all_of
 from mailmend.mailqueue.rules.blob_ids import BlobNaming
 from mailmend.model.blobs import StoredBlob
-from mailmend.model.errors import BlobMissing
+from mailmend.model.errors import BlobMissing, MailmendError
 from mailmend.model.ids import BlobId
 from mailmend.model.instants import instant_of
 from mailmend.model.ports import Clock
@@ -59,9 +60,15 @@ class MemoryStore:
         blob = StoredBlob(blob_id, len(content), instant_of(self._clock.micros()))
         await self._surrounded(BlobVerb.PUT, blob_id, lambda: self._kept.update({blob_id: (bytes(content), blob)}))
 
+    async def keep_all(self, blobs: Mapping[BlobId, bytes]) -> Sequence[MailmendError | None]:
+        return await each_kept(self.keep, blobs)
+
     async def get(self, blob_id: BlobId) -> bytes:
         content: bytes = await self._surrounded(BlobVerb.GET, blob_id, lambda: self._content(blob_id))
         return content
+
+    async def get_all(self, blob_ids: Sequence[BlobId]) -> Sequence[bytes]:
+        return await all_of(blob_ids, self.get, max(1, len(blob_ids)))
 
     async def part(self, blob_id: BlobId, offset: int, length: int) -> bytes:
         return (await self.get(blob_id))[offset : offset + length]

@@ -3,14 +3,16 @@
 What a wire does with a step is its own affair: let it pass, lose it, be late, let the process die.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol, TypeVar, cast
 
 from mailmend.mailqueue.blobs.stores import NamedBlobs
 from mailmend.mailqueue.broker import Broker, Delivery, Depth, Message, unheard
+from mailmend.mailqueue.concurrency import all_of, ended, finished
 from mailmend.mailqueue.rules.mails import PRIORITY_NORMAL
 from mailmend.model.blobs import BlobKind, Blobs, BlobStore
 from mailmend.model.errors import (
@@ -201,8 +203,29 @@ class WiredBlobs:
     async def put(self, data: bytes, kind: BlobKind) -> BlobId:
         return await self.wire.step(Side.BLOBS, "put blob", lambda: self.blobs.put(data, kind), _no_blobs)
 
+    async def put_all(self, contents: Sequence[tuple[bytes, BlobKind]]) -> Sequence[BlobId]:
+        """A step for each of them, as stores have it that keep one by a request: a process may end between two."""
+        putting = [asyncio.ensure_future(self.put(*content)) for content in contents]
+        try:
+            return await asyncio.gather(*putting)
+        except BaseException:
+            await finished(self._unput(putting))
+            raise
+
+    async def _unput(self, putting: "Sequence[asyncio.Future[BlobId]]") -> None:
+        for put in putting:
+            put.cancel()
+        await ended(tuple(putting))
+        for put in putting:
+            if not put.cancelled() and put.exception() is None:
+                with suppress(MailmendError):
+                    await self.delete(put.result())
+
     async def get(self, blob_id: BlobId) -> bytes:
         return await self.wire.step(Side.READS, "get blob", lambda: self.blobs.get(blob_id), _no_blobs)
+
+    async def get_all(self, blob_ids: Sequence[BlobId]) -> Sequence[bytes]:
+        return await all_of(blob_ids, self.get, len(blob_ids))
 
     async def delete(self, blob_id: BlobId) -> None:
         await self.wire.step(Side.BLOBS, "delete blob", lambda: self.blobs.delete(blob_id), _no_blobs)
