@@ -450,13 +450,14 @@ def transparent_blocks(lines: bytes, block_bytes: int = BLOCK_BYTES) -> Iterator
     """The lines as they are sent after DATA (RFC 5321 4.5.2), with the line of one dot that ends them, in blocks.
 
     A second dot is put before each dot that begins a line. Only one block is held at a time: a mail that goes to many
-    servers at once is in memory once.
+    servers at once is in memory once. A mail of one block ends in that block: it takes one packet.
 
     Args:
         lines: as `canonical_lines` has them, ending with CR LF, or empty.
         block_bytes: the size of a block before dots are added.
     """
     start = 0
+    is_one_block = len(lines) <= block_bytes
     while start < len(lines):
         end = start + block_bytes
         if lines[end - 1 : end] == b"\r":
@@ -465,6 +466,9 @@ def transparent_blocks(lines: bytes, block_bytes: int = BLOCK_BYTES) -> Iterator
         begins_line = start == 0 or lines[start - 1 : start] == b"\n"
         if begins_line and block.startswith(b"."):
             block = b"." + block
+        if is_one_block:
+            yield block + b".\r\n"
+            return
         yield block
         start = end
     yield b".\r\n"

@@ -158,7 +158,9 @@ class FileStore:
         return [list(islice(ends, len(files))) for files in batch]
 
     def _failure(self, error: OSError | None) -> MailmendError | None:
-        return error and self._unreachable(error)
+        if error is None:
+            return None
+        return self._unreachable(error)
 
     def _all_read(self, batch: Sequence[Sequence[str]]) -> list[list[bytes | OSError | None]]:
         return [list(map(self._read, names)) for names in batch]

@@ -17,6 +17,7 @@ from typing import Final
 
 from mailmend.delivery.mail.attempts import SmtpReply
 from mailmend.delivery.mail.encoding import (
+    BLOCK_BYTES,
     CannotEncode,
     canonical_lines,
     fits,
@@ -157,6 +158,8 @@ class ContentSender(asyncio.Protocol):
 
     async def _changes(self, condition: Callable[[], bool], limit: timedelta) -> None:
         """Wait until it holds, or for that long."""
+        if condition():
+            return
         try:
             async with asyncio.timeout(limit.total_seconds()):
                 while not condition():
@@ -225,6 +228,13 @@ def lines_of(content: bytes) -> bytes:
     if lines and not lines.endswith(b"\r\n"):
         lines += b"\r\n"
     return lines
+
+
+def goes_as_it_is(content: bytes, offered: ServerExtensions) -> bool:
+    """Whether a content of one block needs no other form; False for all that are larger."""
+    if len(content) > BLOCK_BYTES or lines_of(content) is not content:
+        return False
+    return fits(content, eight_bit="8bitmime" in offered)
 
 
 def transparent(lines: bytes) -> bytes:

@@ -33,6 +33,7 @@ from mailmend.delivery.smtp.outgoing.esmtp import (
     ServerExtensions,
     commands_for,
     fitted_lines,
+    goes_as_it_is,
     lines_of,
     refused_without_tls,
 )
@@ -150,7 +151,13 @@ class FittedMails:
     async def lines(
         self, content: bytes, offered: ServerExtensions, signer: ContentSigner | None
     ) -> AsyncGenerator[bytes | SmtpReply]:
-        """The lines of a mail for a server, signed; a reply where it cannot have the mail."""
+        """The lines of a mail for a server, signed; a reply where it cannot have the mail.
+
+        A mail of one block that goes as it is needs no work that others could share.
+        """
+        if signer is None and goes_as_it_is(content, offered):
+            yield content
+            return
         key = (id(content), "8bitmime" in offered, signer)
         making = self._making.get(key)
         if making is None:

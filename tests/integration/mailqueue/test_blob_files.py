@@ -39,6 +39,29 @@ asyncio.run(blobs.put(b"x" * 100_000, BlobKind.BODY))
 """
 
 
+# Writes a mail as a process that is killed at one of its syncs.
+_KILLED_BETWEEN = """
+import asyncio, os, signal, sys
+from pathlib import Path
+from mailmend.mailqueue.blobs.object_storage import open_files
+from mailmend.mailqueue.blobs.stores import put_content
+
+blobs = open_files(Path(sys.argv[1]))
+left, fsync = int(sys.argv[2]), os.fsync
+
+def sync(handle):
+    global left
+    left -= 1
+    if not left:
+        os.kill(os.getpid(), signal.SIGKILL)
+    fsync(handle)
+
+os.fsync = sync
+asyncio.run(put_content(blobs, b"Subject: x\\r\\n\\r\\n" + b"x" * 1_000))
+print("acknowledged", flush=True)
+"""
+
+
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     return tmp_path / "of mail" / "blobs"
@@ -119,6 +142,20 @@ def test_a_writer_that_is_killed_leaves_no_blob(root: Path, blobs: NamedBlobs) -
     open_files(root)
     assert not left.exists()
     assert listed(blobs) == {kept}
+
+
+@pytest.mark.parametrize("sync", [1, 2, 3, 4])
+def test_a_mail_that_is_killed_at_a_sync_is_not_acknowledged_and_leaves_whole_blobs(
+    root: Path, blobs: NamedBlobs, sync: int
+) -> None:
+    # Given a process that is killed at one of its syncs; a mail has three
+    words = [sys.executable, "-c", _KILLED_BETWEEN, str(root), str(sync)]
+    ended = subprocess.run(words, check=False, env={"PYTHONPATH": str(CHECKOUT)}, capture_output=True)
+    # Then a mail is acknowledged only behind all of them, and what has a name is whole
+    assert ended.stdout == (b"acknowledged\n" if sync > 3 else b"")
+    sizes = {path.stat().st_size for path in root.iterdir() if path.is_file()}
+    assert sizes <= {len(b"Subject: x\r\n\r\n"), 1_000}
+    assert len(sizes) == min(sync - 1, 2)
 
 
 def test_what_is_being_written_is_young_by_the_stores_own_clock(root: Path, blobs: NamedBlobs) -> None:

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailmend.delivery.mail.encoding import canonical_lines, transparent_blocks
-from mailmend.delivery.smtp.outgoing.esmtp import lines_of, transparent
+from mailmend.delivery.mail.encoding import BLOCK_BYTES, canonical_lines, fits, transparent_blocks
+from mailmend.delivery.smtp.outgoing.esmtp import ServerExtensions, goes_as_it_is, lines_of, transparent
 
 ODD_BYTES = st.text("\r\n.\0ab", max_size=40).map(str.encode)
 
@@ -66,3 +66,20 @@ def test_a_long_run_of_carriage_returns_costs_linear_time() -> None:
     """A quadratic reading would take minutes here."""
     run = b"\r" * 500_000
     assert canonical_lines(run + b"a") == b"\r\n" * 500_000 + b"a"
+
+
+@given(ODD_BYTES | st.sampled_from([b"a\r\n", "\u00fc\r\n".encode(), b"x" * 2_000 + b"\r\n"]), st.booleans())
+def test_a_small_mail_goes_as_it_is_exactly_where_its_server_would_get_the_same_bytes(
+    content: bytes, eight_bit: bool
+) -> None:
+    offered = ServerExtensions({"8bitmime": ""} if eight_bit else {})
+    same = lines_of(content) == content and fits(content, eight_bit=eight_bit)
+    assert goes_as_it_is(content, offered) == same
+
+
+def test_a_large_mail_is_fitted_once_for_all_of_its_servers() -> None:
+    """Its lines are read once; a mail of one block is read again for each server."""
+    line = b"x" * 62 + b"\r\n"
+    block = line * (BLOCK_BYTES // len(line))
+    assert goes_as_it_is(block, ServerExtensions({}))
+    assert not goes_as_it_is(block + line, ServerExtensions({}))

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -162,7 +162,7 @@ async def test_a_file_that_fails_fails_alone(tmp_path: Path) -> None:
     (tmp_path / "1_1_bad").mkdir()
     names = ["good", "bad", "other"]
     failures = await store.keep_all({BlobId(f"1_1_{name}"): name.encode() for name in names})
-    assert [type(failure) for failure in failures] == [type(None), BlobsUnreachable, type(None)]
+    assert [isinstance(failure, BlobsUnreachable) for failure in failures] == [False, True, False]
     assert await store.get_all([BlobId("1_1_good"), BlobId("1_1_other")]) == [b"good", b"other"]
     assert not list((tmp_path / ".unfinished").iterdir())
 
@@ -178,7 +178,7 @@ async def test_a_folder_that_cannot_be_synced_fails_all_that_wait_for_it(
 
     monkeypatch.setattr(synced_files, "sync_folder", refuse)
     failures = await store.keep_all({BlobId("1_1_a"): b"x", BlobId("1_1_b"): b"y"})
-    assert [type(failure) for failure in failures] == [BlobsUnreachable, BlobsUnreachable]
+    assert [isinstance(failure, BlobsUnreachable) for failure in failures] == [True, True]
 
 
 async def test_files_of_a_batch_are_their_owners_alone(tmp_path: Path) -> None:
@@ -200,12 +200,12 @@ async def test_a_caller_that_left_changes_nothing_for_the_others() -> None:
 
 
 async def test_an_error_of_a_batch_is_the_error_of_each_and_the_next_batch_goes_on() -> None:
-    def failing(items: "list[int]") -> "list[int]":
+    def failing(items: Sequence[int]) -> Sequence[int]:
         if 0 in items:
             raise OSError("no disk")
-        return list(items)
+        return items
 
-    turns = ThreadedBatches[int, int](failing)  # type: ignore[arg-type]
+    turns = ThreadedBatches[int, int](failing)
     answers = await asyncio.gather(turns.add(0), turns.add(1), turns.add(0), return_exceptions=True)
     assert [str(answer) for answer in answers] == ["no disk"] * 3
     assert await turns.add(7) == 7
