@@ -130,11 +130,17 @@ class CheckChoices(ScanChoices, total=False):
         no_recheck: whether suspects are reported without a second look.
         projections: declared tables, or their file: looked at instead of mail.
         projection: a table that follows from the table `what`, which needs no file then.
+        record: whether the ledger keeps the check (`mailmend runs`).
+        record_findings: how many findings it keeps at most.
+        keep: how long.
     """
 
     no_recheck: bool
     projections: str | Path | Declaration
     projection: str
+    record: bool
+    record_findings: int
+    keep: timedelta
 
 
 class UndoChoices(TypedDict, total=False):

@@ -133,7 +133,7 @@ def _hour_text(hour: int, step: int) -> str:
     return f"{at:%Y-%m-%d %H}:00"
 
 
-NUMERIC = frozenset({"count", "found", "fixed", "left", "rows"})
+NUMERIC = frozenset({"count", "found", "fixed", "put back", "left", "rows", "rows read", "differ"})
 """Columns of numbers: aligned to the right."""
 
 PROSE = frozenset({"meaning", "how it came about", "why"})

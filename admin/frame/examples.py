@@ -87,11 +87,13 @@ class Example:
     Attributes:
         mailbox: in which it is; None for content, mails in queues and rows that are not mail.
         is_mail: whether it is of James's tables.
+        undoes: whether it is of an undo, which puts rows back.
     """
 
     finding: Finding
     mailbox: UUID | None = None
     is_mail: bool = True
+    undoes: bool = False
 
     @property
     def projection(self) -> str:
@@ -107,6 +109,8 @@ class Example:
 
     @property
     def result(self) -> str:
+        if self.undoes and self.finding.error is None and self.finding.result is Verdict.FIXED:
+            return "put back"
         return result_text(self.finding)
 
 
@@ -148,11 +152,13 @@ class Examples:
         caller: gets each finding too.
         scope: what the run looks at.
         plan: adds each finding to a plan that is made.
+        undoes: whether the run is an undo.
     """
 
     caller: Caller = field(default_factory=Caller)
     scope: RunScope = MAIL
     plan: Callable[[Finding], None] = ignore
+    undoes: bool = False
     kept: dict[tuple[str, str], list[tuple[str, Example]]] = field(default_factory=dict)
     mailboxes: dict[UUID, MailboxFindings] = field(default_factory=dict)
     elsewhere: int = 0
@@ -170,7 +176,7 @@ class Examples:
         self.plan(finding)
 
     def _example(self, finding: Finding) -> Example:
-        return Example(finding, self._mailbox(finding), self.scope.is_mail)
+        return Example(finding, self._mailbox(finding), self.scope.is_mail, self.undoes)
 
     def _mailbox(self, finding: Finding) -> UUID | None:
         if not self.scope.is_mail:

@@ -487,7 +487,7 @@ JOBS: Final = CommandGroup(
         _RESUME,
         Late(
             "history",
-            "List the runs of jobs, newest first, with the repairs that they began.",
+            "List the runs of jobs, newest first, with the repairs and checks that they began.",
             "mailmend.admin.jobs.runs:HISTORY",
         ),
         Late(

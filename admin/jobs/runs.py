@@ -24,10 +24,11 @@ from mailmend.model.errors import WrongUse
 from mailmend.model.instants import instant_of
 from mailmend.repair.ledger.jobs import JobRun
 from mailmend.repair.ledger.runs import Run, RunKind, RunLimit, RunLimits, RunState
+from mailmend.repair.mending.check_records import check_lease
 from mailmend.repair.mending.throttle import HEAR_SECONDS
 
 JobHistory = Sequence[tuple[JobRun, Sequence[Run]]]
-"""Runs of jobs, newest first, each with the repairs that it began."""
+"""Runs of jobs, newest first, each with the repairs that it began, or the check that it recorded."""
 
 
 def history(connection: ConnectionSettings, names: Sequence[str], since: timedelta = KEEP_DEFAULT) -> JobHistory:
@@ -63,18 +64,25 @@ HISTORY_SHOWN = 50
 
 def history_document(runs: JobHistory) -> Document:
     runs_json = []
-    for run, repairs in runs:
-        runs_json.append({**run_json(run), "repairs": [str(repair.id) for repair in repairs]})
+    for run, began_by_it in runs:
+        repairs = []
+        checks = []
+        for begun in began_by_it:
+            if begun.command == RunKind.CHECK:
+                checks.append(str(begun.id))
+            else:
+                repairs.append(str(begun.id))
+        runs_json.append({**run_json(run), "repairs": repairs, "checks": checks})
     json = {"runs": runs_json}
     if not runs:
         return Document(json, ("No run of a job is kept: none ran yet, or they have expired.",))
-    columns = ("job", "started", "ended", "state", "exit", "repair")
+    columns = ("job", "started", "ended", "state", "exit", "began")
     rows = [_history_row(run, repairs) for run, repairs in runs[:HISTORY_SHOWN]]
     wrapped = frozenset({"state"})
-    grid = Grid("Runs of jobs", columns, rows, wrapped, short_ids=frozenset({"repair"}))
-    for _, repairs in runs:
-        if repairs:
-            return Document(json, (grid, f"Next: mailmend runs show {repairs[0].id}"))
+    grid = Grid("Runs of jobs", columns, rows, wrapped, short_ids=frozenset({"began"}))
+    for _, began_by_it in runs:
+        if began_by_it:
+            return Document(json, (grid, f"Next: mailmend runs show {began_by_it[0].id}"))
     return Document(json, (grid,))
 
 
@@ -101,7 +109,7 @@ def _names(own: dict[str, Any], others: dict[str, Any], context: click.Context) 
 
 HISTORY: Final = Command(
     name="history",
-    summary="List the runs of jobs, newest first, with the repairs that they began.",
+    summary="List the runs of jobs, newest first, with the repairs and checks that they began.",
     service="mailmend.admin.jobs.runs:history",
     present="mailmend.admin.jobs.runs:history_document",
     paged=True,
@@ -181,9 +189,10 @@ def _of_job(opened: OpenCluster, job: str) -> tuple[UUID, RunKind, str, RunLimit
 def _of_run(opened: OpenCluster, run: Run) -> tuple[UUID, RunKind, str, RunLimit]:
     if run.state is not RunState.RUNNING:
         raise WrongUse(f"run {run.id} does not run any more: {run.state.value}", mend=_RUNNING)
-    if run.command not in _LIMITED:
+    of_a_job = run.command == RunKind.CHECK and run.options.get("job")
+    if run.command not in _LIMITED and not of_a_job:
         raise WrongUse(f"{run.command!r} has no limits", mend="It goes on as it is, or is ended with Ctrl-C.")
-    _refuse_killed(opened, KeyspaceLease(run.command).of(run.keyspace), f"run {run.id}")
+    _refuse_killed(opened, _lease_of(run), f"run {run.id}")
     given = run.options
     runs = opened.existing_job_runs()
     if runs and given.get("job"):
@@ -195,6 +204,13 @@ def _of_run(opened: OpenCluster, run: Run) -> tuple[UUID, RunKind, str, RunLimit
     if kind is RunKind.MESSAGES:
         command = "repair messages"
     return run.id, kind, command, RunLimit(given.get("rows_per_second"), given.get("max_fixes"))
+
+
+def _lease_of(run: Run) -> str:
+    """The row by which the process of a run is known to be alive."""
+    if run.command == RunKind.CHECK:
+        return check_lease(run.id)
+    return KeyspaceLease(run.command).of(run.keyspace)
 
 
 _LIMITED: Final = frozenset({RunKind.MESSAGES, RunKind.QUEUES, RunKind.BLOBS})
@@ -273,8 +289,8 @@ SET: Final = Command(
     within seconds wherever the run reads or writes; --max-fixes takes effect when the scan is over, before anything is
     mended. Every change is recorded: mailmend runs show.
 
-    A check that was started by hand is on no record, so it cannot be named: end it (Ctrl-C, it writes nothing), and
-    start it again with --rows-per-second.""",
+    A check that was started by hand has no limits that can be changed, also where it is recorded: end it (Ctrl-C, it
+    writes no mail), and start it again with --rows-per-second.""",
     service="mailmend.admin.jobs.runs:set_limits",
     present="mailmend.admin.jobs.runs:limit_document",
     options=(

@@ -38,7 +38,7 @@ from mailmend.repair.mending import runner
 from mailmend.repair.mending.engine import RUNS_APART_MICROS, RepairSettings
 
 if TYPE_CHECKING:
-    from mailmend.admin.messages.blobs import BlobsResult
+    from mailmend.admin.messages.blobs_result import BlobsResult
 
 PLAN_AGE_MAX = timedelta(days=1)
 """How old a plan may be, without `--max-age`."""

@@ -1,13 +1,11 @@
 """`mailmend repair blobs`: what nothing refers to any more goes, what is referred to and missing is named."""
 
 import shlex
-from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final, cast
-from uuid import UUID
+from typing import Final, cast
 
 from mailmend.admin.frame.caller import Caller
 from mailmend.admin.frame.cluster import (
@@ -37,6 +35,7 @@ from mailmend.admin.frame.settings import BlobsSettings, ConnectionSettings
 from mailmend.admin.frame.values import IDS_SHOWN, NOTHING_WRITTEN, fields_json, plain
 from mailmend.admin.frame.whole_files import refuse_unwritable
 from mailmend.admin.messages.blob_sources import BlobSources, BlobsWanted, Messages, lines_of_missing, messages_of
+from mailmend.admin.messages.blobs_result import BlobsResult, missing_in, summary_of
 from mailmend.admin.messages.mending import given
 from mailmend.admin.messages.options import (
     BLOBS_WANTED,
@@ -47,6 +46,7 @@ from mailmend.admin.messages.options import (
     TIMING,
     scanning_of,
 )
+from mailmend.admin.messages.record_document import record_json
 from mailmend.admin.queue import openers
 from mailmend.cql.introspect import live_schema
 from mailmend.mailqueue.blobs.cassandra import CassandraStore
@@ -66,7 +66,7 @@ from mailmend.mailqueue.pulsar.settings import PulsarSettings
 from mailmend.mailqueue.rules.blob_ids import BlobVerdict, CollectionRule, ListedBlob
 from mailmend.model.catalog.ledger import KEEP, KeyspaceLease
 from mailmend.model.catalog.mail import MESSAGE_V3
-from mailmend.model.errors import ExitCode, WrongUse, came_of_interruption
+from mailmend.model.errors import WrongUse, came_of_interruption
 from mailmend.model.instants import instant_of
 from mailmend.model.sizes import MIB
 from mailmend.model.texts import keyspace_option
@@ -100,52 +100,6 @@ class BlobsRequest:
     @property
     def only_looks(self) -> bool:
         return self.dry_run or self.plan is not None
-
-
-@dataclass(frozen=True, slots=True)
-class BlobsResult:
-    """What was found, and done about it; `run` is None where nothing could be removed.
-
-    Attributes:
-        place: where the blobs are.
-        broker_asked: whether messages at the broker were looked at.
-        removed_list: the file that lists removed blobs; None where none was removed.
-        options: what a person gave in addition to the connection, as a command line.
-        plan: the file of a plan that was made, or applied; None without a plan.
-        stores: broker and store as they were typed.
-        pace: the rates it had, and why; None where nothing could change them.
-    """
-
-    keyspace: str
-    place: str
-    found: CollectedBlobs
-    rule: CollectionRule
-    run: UUID | None = None
-    broker_asked: bool = True
-    removed_list: Path | None = None
-    seconds: float = 0.0
-    options: str = ""
-    plan: Path | None = None
-    stores: str = ""
-    pace: Mapping[str, Any] | None = None
-
-    @property
-    def left(self) -> Counter[BlobVerdict]:
-        """How many blobs of each verdict are still to be collected, or are missing."""
-        verdicts = self.found.verdicts
-        left = Counter[BlobVerdict]()
-        left[BlobVerdict.COLLECT] = verdicts[BlobVerdict.COLLECT] - self.found.removed
-        left[BlobVerdict.MISSING] = verdicts[BlobVerdict.MISSING]
-        return +left
-
-    @property
-    def exit(self) -> ExitCode:
-        """Blobs that nothing refers to only take room: they do not fail a check."""
-        if self.found.failed:
-            return ExitCode.PARTLY_FAILED
-        if self.left[BlobVerdict.MISSING]:
-            return ExitCode.DRIFT
-        return ExitCode.FINE
 
 
 def repair_blobs(request: BlobsRequest, caller: Caller, opened: OpenCluster | None = None) -> BlobsResult:
@@ -360,18 +314,6 @@ async def _run(ledger: Ledger, started: Run, work: Awaitable[CollectedBlobs]) ->
         raise
 
 
-def summary_of(result: BlobsResult) -> dict[str, Any]:
-    """The sums as the ledger keeps them; `fixed` and `left` as for messages."""
-    fixed = {}
-    if result.found.removed:
-        fixed = {BlobVerdict.COLLECT.value: result.found.removed}
-    return {
-        "fixed": fixed,
-        "left": {kind.value: number for kind, number in result.left.items()},
-        "exit": int(result.exit),
-    }
-
-
 MEANINGS: Final[Mapping[BlobVerdict, str]] = {
     BlobVerdict.KEEP: "something refers to it",
     BlobVerdict.COLLECT: "nothing refers to it, at both looks: it only takes room (does not fail a check)",
@@ -401,6 +343,7 @@ def blobs_document(result: BlobsResult) -> Document:
         "failed": list(found.failed),
         "seconds": round(result.seconds, 3),
         "pace": result.pace,
+        **record_json(result.record, {"blobs": found.listed}, {"blobs": missing_in(result)}),
     }
     remarks: tuple[str, ...] = ()
     if found.verdicts[BlobVerdict.MISSING]:

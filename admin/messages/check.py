@@ -16,7 +16,8 @@ from mailmend.admin.frame.extras import import_or_name_extra
 from mailmend.admin.frame.kinds import Word
 from mailmend.admin.frame.options import CONNECTION, STAGING, flag
 from mailmend.admin.messages.blob_sources import BlobsWanted
-from mailmend.admin.messages.blobs import BlobsRequest, BlobsResult, blobs_document, repair_blobs
+from mailmend.admin.messages.blobs import BlobsRequest, blobs_document, repair_blobs
+from mailmend.admin.messages.blobs_result import BlobsResult
 from mailmend.admin.messages.bound_tables import (
     WORDS,
     BoundTables,
@@ -24,6 +25,7 @@ from mailmend.admin.messages.bound_tables import (
     mail_tables,
     tables_named,
 )
+from mailmend.admin.messages.check_record import RECORDING, recorded
 from mailmend.admin.messages.mending import CheckRequest, CommandResult, ended, given, staged, unseen
 from mailmend.admin.messages.mismatches import check_james
 from mailmend.admin.messages.options import (
@@ -38,6 +40,7 @@ from mailmend.admin.messages.options import (
     TIMING,
     WHAT_DEFAULT,
 )
+from mailmend.admin.messages.record_document import with_record
 from mailmend.admin.messages.runs import affected
 from mailmend.admin.messages.shared_document import document_of
 from mailmend.admin.projections.projections import is_james
@@ -54,8 +57,17 @@ from mailmend.repair.mending.engine import RepairSettings
 
 def find_drift(request: CheckRequest, caller: Caller) -> CommandResult | BlobsResult:
     """What `mailmend check` finds: in blobs, queues, messages or declared tables."""
-    if request.what != "blobs":
+    if request.what != "blobs" or _is_of_tables(request):
         return check(request, caller)
+    with open_cluster(request.connection) as opened:
+        return recorded(request, caller, opened, lambda to, _: _find_blobs(request, to, opened))
+
+
+def _is_of_tables(request: CheckRequest) -> bool:
+    return request.projections is not None or request.projection is not None
+
+
+def _find_blobs(request: CheckRequest, caller: Caller, opened: OpenCluster) -> BlobsResult:
     assert isinstance(request.blobs, BlobsWanted), "the command line names them"
     blobs = BlobsRequest(
         connection=request.connection,
@@ -63,7 +75,7 @@ def find_drift(request: CheckRequest, caller: Caller) -> CommandResult | BlobsRe
         blobs=request.blobs,
         dry_run=True,
     )
-    return repair_blobs(blobs, caller)
+    return repair_blobs(blobs, caller, opened)
 
 
 _QUEUES: Final = "mailmend.admin.queue.cleanup"
@@ -76,23 +88,32 @@ def check(request: CheckRequest, caller: Caller) -> CommandResult:
     Raises:
         WrongUse: neither a word nor the name of a declared projection.
     """
-    if request.projections is not None or request.projection is not None:
-        return _check_tables(request, caller)
-    if request.what not in {"all", "messages", "queues"}:
+    if not _is_of_tables(request) and request.what not in {"all", "messages", "queues"}:
         raise WrongUse(
             f"{request.what!r} is not looked at here",
             mend=f"Say {', '.join(WORDS)}. A table is named with the table that follows from it: "
             "mailmend check TRUTH PROJECTION; or with a file of projections: --projections FILE",
         )
     with open_cluster(request.connection) as opened:
-        if request.what == "queues":
-            found: CommandResult = import_or_name_extra(_QUEUES).find_in_queues(request, caller, opened)
-            return found
-        if request.what == "messages" or not (opened.has_queues or request.pulsar):
-            found = _find_in_messages(request, caller, opened)
-        else:
-            found = _check_both(request, caller, opened)
-        return replace(found, left_tables=_left_tables(request, opened, found))
+        if _is_of_tables(request):
+            return recorded(
+                request,
+                caller,
+                opened,
+                lambda to, note: _check_tables(request, to, opened, note),
+            )
+        return recorded(request, caller, opened, lambda to, _: _check_mail(request, to, opened))
+
+
+def _check_mail(request: CheckRequest, caller: Caller, opened: OpenCluster) -> CommandResult:
+    if request.what == "queues":
+        found: CommandResult = import_or_name_extra(_QUEUES).find_in_queues(request, caller, opened)
+        return found
+    if request.what == "messages" or not (opened.has_queues or request.pulsar):
+        found = _find_in_messages(request, caller, opened)
+    else:
+        found = _check_both(request, caller, opened)
+    return replace(found, left_tables=_left_tables(request, opened, found))
 
 
 def _left_tables(
@@ -107,18 +128,23 @@ def _left_tables(
     return tuple(left_tables(tables_of(opened.cluster, opened.mail.name), looked_at))
 
 
-def _check_tables(request: CheckRequest, caller: Caller) -> CommandResult:
+def _check_tables(
+    request: CheckRequest,
+    caller: Caller,
+    opened: OpenCluster,
+    note: Callable[[BoundTables], None],
+) -> CommandResult:
     """Find drift in tables that a person declares: no table of James is asked for."""
-    with open_cluster(request.connection) as opened:
 
-        def find() -> CommandResult:
-            tables = _declared(request, opened)
-            found = _find_in(request, caller, opened, tables)
-            return replace(found, left_tables=tables.left)
+    def find() -> CommandResult:
+        tables = _declared(request, opened)
+        note(tables)
+        found = _find_in(request, caller, opened, tables)
+        return replace(found, left_tables=tables.left)
 
-        if request.projection is None and is_james(request.projections):
-            return check_james(request, caller, opened, find)
-        return find()
+    if request.projection is None and is_james(request.projections):
+        return check_james(request, caller, opened, find)
+    return find()
 
 
 def _declared(request: CheckRequest, opened: OpenCluster) -> BoundTables:
@@ -261,13 +287,13 @@ def _find_in(
 
 def check_document(result: CommandResult | BlobsResult) -> Document:
     if isinstance(result, BlobsResult):
-        return blobs_document(result)
-    return document_of(result)
+        return with_record(blobs_document(result), result.keyspace, result.record)
+    return with_record(document_of(result), result.summary.keyspace, result.record)
 
 
 CHECK: Final = Command(
     name="check",
-    summary="Find drift, without writing anything.",
+    summary="Find drift, without writing anything but its record (--record).",
     about="""WHAT is `messages` (the tables that follow from the source of truth, imapUidTable), `queues` (rows, marks,
     starts and counts of all mail queues), `blobs` (what `repair blobs` would collect, and what is missing), or `all`
     (the default): messages, queues where the keyspace has them, and the paths of mailboxes. Every table is read once.
@@ -291,6 +317,11 @@ CHECK: Final = Command(
     generators of a file (`numbered_by`) with their rows: one that is behind is named with the
     statement that raises it (`generators` in the JSON, exit code 1).
 
+    With --record, and in a job, the sums and a sample of the findings are kept in the ledger:
+    `mailmend runs list`, `show` and `trend` have them (`record` in the JSON). Mail tables are not
+    written, and no lease of a repair is taken. If the record cannot be written, the result is shown
+    all the same, and the exit code is 3. A check of blobs keeps its sums alone.
+
     At its end a check of messages names the denormalised tables of the keyspace that it did not
     look at, with the reason (`left_tables` in the JSON). --projections james names those that James
     does not fill. They change no exit code.""",
@@ -305,6 +336,7 @@ CHECK: Final = Command(
         flag("--no-recheck", "Report raw suspects, without waiting and looking again."),
         *SCANNING,
         STAGING,
+        *RECORDING,
     ),
     shared=(BLOBS_WANTED, CHECKED_PULSAR, CONNECTION),
     output=MEASURED,
@@ -324,7 +356,8 @@ CHECK: Final = Command(
         mailmend check --projections james                 James's other tables
         mailmend check quotaCurrentValue --projections james
         mailmend check --report drift.html --findings drift.jsonl
-        mailmend check --no-recheck --json | jq .findings  raw suspects, at once""",
+        mailmend check --no-recheck --json | jq .findings  raw suspects, at once
+        mailmend check --record && mailmend runs trend     keep it, and compare it with earlier ones""",
     exits="0 no drift (leaks are reported and do not count), 1 confirmed drift, 2 wrong use, 3 some suspects could not "
-    "be looked at again, 4 the cluster cannot be reached.",
+    "be looked at again, or the check could not be recorded, 4 the cluster cannot be reached.",
 )

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
+from datetime import timedelta
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -21,6 +22,7 @@ from mailmend.admin.frame.scan_options import ScanOptions
 from mailmend.admin.frame.settings import BlobsSettings, ConnectionSettings, parse_blobs, typed_as, without_secrets
 from mailmend.mailqueue.blobs.s3 import S3Settings
 from mailmend.mailqueue.pulsar.settings import PulsarSettings
+from mailmend.model.catalog.ledger import KEEP
 from mailmend.model.catalog.left_tables import LeftTable
 from mailmend.model.errors import WrongUse
 from mailmend.model.projections.declarations import Declaration
@@ -28,6 +30,8 @@ from mailmend.model.sizes import bytes_text
 from mailmend.repair.binding import BoundFamilies
 from mailmend.repair.clock import read_clocks
 from mailmend.repair.decisions.engines import estimated_rows
+from mailmend.repair.decisions.finding_sample import FINDINGS_KEPT
+from mailmend.repair.mending.check_records import RecordedCheck
 from mailmend.repair.mending.engine import RUNS_APART_MICROS, RepairResult, RepairSettings
 from mailmend.repair.scanners.gone_mailboxes import GoneMailbox
 from mailmend.repair.scanners.mismatches import Mismatch
@@ -52,6 +56,9 @@ class CheckRequest(ScanOptions):
         projections: what is looked at, or the file that declares it; None: James's tables are.
         blobs: where the contents of mails in queues are; None: not looked at. Of blobs: a `BlobsWanted`.
         pulsar: whose topics' mails are looked at too, as `PulsarSettings`; None: no Pulsar is asked.
+        record: whether the check is kept in the ledger; None: in a job.
+        record_findings: how many findings are kept at most.
+        keep: how long the check is kept.
     """
 
     connection: ConnectionSettings
@@ -61,6 +68,9 @@ class CheckRequest(ScanOptions):
     no_recheck: bool = False
     blobs: "BlobsSettings | BlobsWanted | None" = None
     pulsar: PulsarSettings | None = None
+    record: bool | None = None
+    record_findings: int = FINDINGS_KEPT
+    keep: timedelta = KEEP
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +119,7 @@ class CommandResult(MendingResult):
         scope: what was looked at.
         left_tables: the denormalised tables of the keyspace that a check of mail did not look at.
         mismatches: rows of James that contradict each other; None where no command looked for them.
+        record: what the ledger has of a check; None where the check is not kept.
     """
 
     options: str = ""
@@ -119,6 +130,7 @@ class CommandResult(MendingResult):
     scope: RunScope = MAIL
     left_tables: tuple[LeftTable, ...] = ()
     mismatches: tuple[Mismatch, ...] | None = None
+    record: RecordedCheck | None = None
 
 
 def unseen(
@@ -156,7 +168,7 @@ def given(request: "ScanOptions | BlobsRequest | BlobsWanted | CleanupRequest", 
     defaults = {field.name: field.default for field in fields(request)}
     left_out = set(_NOT_REPEATED)
     if isinstance(request, CheckRequest):
-        left_out.add("no_writers")
+        left_out |= {"no_writers", "record", "record_findings", "keep"}
     words = []
     for name in names or defaults:
         value = getattr(request, name)

@@ -3,8 +3,7 @@
 `mailmend runs trend` shows how findings change over the runs.
 """
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Final
@@ -13,19 +12,29 @@ from uuid import UUID
 from mailmend.admin.frame.caller import Caller
 from mailmend.admin.frame.cluster import OpenCluster, open_cluster, owner_name
 from mailmend.admin.frame.command import JSON, Command, CommandGroup
-from mailmend.admin.frame.document import Document, Grid, Part, by_time, by_verdict, in_order, over_runs
+from mailmend.admin.frame.document import Document, Grid, Part, by_time, by_verdict
 from mailmend.admin.frame.examples import Affected, Example, Examples
 from mailmend.admin.frame.kinds import KEEP as KEEP_KIND
 from mailmend.admin.frame.kinds import duration_text
 from mailmend.admin.frame.options import ANONYMOUS, CONNECTION, FILE, FINDINGS, REPORT, flag, option
 from mailmend.admin.frame.run_scopes import MAIL, RunScope
 from mailmend.admin.frame.settings import ConnectionSettings
-from mailmend.admin.frame.values import plain, shown
 from mailmend.admin.frame.verdict_texts import steps_grid, steps_lines
 from mailmend.admin.messages.affected_document import affected_json, findings_parts, mailboxes_part
 from mailmend.admin.messages.bound_tables import mail_tables, scope_kept, tables_of_run
 from mailmend.admin.messages.mending import CommandResult
 from mailmend.admin.messages.options import COUNTERS_AT_ONCE, RESULTS, RUN_ARGUMENT
+from mailmend.admin.messages.trend import (
+    NO_RUN,
+    PUT_BACK,
+    by_name,
+    list_grid,
+    run_json,
+    sample_text,
+    share_text,
+    shares_in,
+    trend,
+)
 from mailmend.model.catalog.ledger import KEEP
 from mailmend.model.catalog.mail import MESSAGES
 from mailmend.model.errors import MailmendError
@@ -35,10 +44,10 @@ from mailmend.model.projections.findings import Finding, RepairPolicy
 from mailmend.model.projections.verdicts import Verdict, Why
 from mailmend.model.texts import keyspace_option
 from mailmend.repair.clock import Timing
-from mailmend.repair.decisions.left_sample import LEFT_SAMPLE
 from mailmend.repair.decisions.recheck import reason_of
 from mailmend.repair.ledger.declared_runs import DECLARATION, MAILBOXES, TABLES
-from mailmend.repair.ledger.runs import Run
+from mailmend.repair.ledger.runs import Run, RunKind, RunState
+from mailmend.repair.mending.check_records import SAMPLE, at_present
 from mailmend.repair.mending.counters import CounterMender
 from mailmend.repair.mending.undo import NOT_UNDONE, USED_SINCE, UndoSettings, UndoTools, undoable
 from mailmend.repair.mending.undo import undo as undo_run
@@ -71,13 +80,15 @@ def list_runs(connection: ConnectionSettings, since: timedelta = KEEP, *, everyt
         keyspace: str | None = connection.keyspace
         if everything:
             keyspace = None
-        runs = ledger.runs(keyspace)
+        runs = at_present(ledger.runs(keyspace), ledger, opened.leases())
     return RunsResult(connection.keyspace, tuple(runs))
 
 
 def _explainer(run: Run, scope: RunScope) -> Callable[[Finding], Finding]:
     """Adds the reason to what a run left after it had recorded it: the rest is in its summary."""
     policy = RepairPolicy(run.id, run.as_of)
+    if run.command == RunKind.CHECK:
+        policy = RepairPolicy(None, run.as_of)
     now = round((run.ended_at or run.started_at).timestamp() * MICROS)
 
     def explained(finding: Finding) -> Finding:
@@ -104,9 +115,9 @@ def show_run(connection: ConnectionSettings, run: UUID | str, caller: Caller) ->
     """
     with open_cluster(connection) as opened:
         ledger = opened.known_ledger(run)
-        found = ledger.get(ledger.id_of(run))
+        (found,) = at_present([ledger.get(ledger.id_of(run))], ledger, opened.leases())
         scope = _scope_of(found, opened, caller)
-        examples = Examples(caller, scope)
+        examples = Examples(caller, scope, undoes=found.undoes is not None)
         for outcome in map(_explainer(found, scope), ledger.findings(found.id)):
             examples.take(outcome)
         affected = examples.affected(lambda: opened.cluster.keyspace(found.keyspace))
@@ -137,15 +148,16 @@ def affected(examples: Examples, opened: OpenCluster) -> Affected | None:
     try:
         ledger = opened.existing_ledger()
         if ledger:
-            runs = tuple(ledger.runs(opened.mail.name))
+            runs = tuple(run for run in ledger.runs(opened.mail.name) if not _is_open_check(run))
     except MailmendError as error:
         caller.remark(f"Earlier runs are not known: {error.what}.")
     return replace(examples.affected(lambda: opened.mail), runs=runs)
 
 
-_NO_RUN: Final = "No run is kept: nothing was repaired yet, or it has expired."
+def _is_open_check(run: Run) -> bool:
+    """Whether it is a check that has no sums yet, as the check has that writes the report."""
+    return run.command == RunKind.CHECK and run.state is RunState.RUNNING
 
-_SUMS: Final = ("findings", "fixed", "left")
 
 EXAMPLES_SHOWN: Final = 20
 """How many findings `runs show` lists; `--findings` gives all."""
@@ -154,80 +166,25 @@ EXAMPLES_SHOWN: Final = 20
 def runs_document(result: RunsResult) -> Document:
     json = {"runs": list(map(run_json, result.runs))}
     if not result.runs:
-        return Document(json, (_NO_RUN,))
-    columns = ("run", "started", "command", "state", "fixed", "left")
-    rows = list(map(_cells, result.runs))
-    table = Grid(f"Runs of {result.keyspace}", columns, rows, short_ids=frozenset({"run"}))
+        return Document(json, (NO_RUN,))
+    table = list_grid(result.keyspace, result.runs)
     return Document(json, (table, f"Next: mailmend runs show {result.runs[0].id}"))
 
 
 def trend_document(result: RunsResult) -> Document:
-    runs = []
-    for run in reversed(result.runs):
-        fields = run_json(run)
-        row = {name: fields[name] for name in ("run", "started_at", "command", "state")}
-        for name in _SUMS:
-            row[name] = run.summary.get(name) or {}
-        runs.append(row)
-    return Document(
-        {"keyspace": result.keyspace, "runs": runs},
-        tuple(trend_parts(result.runs)) or (_NO_RUN,),
-        title=f"Trend of keyspace {result.keyspace}",
-    )
-
-
-def trend_parts(runs: Sequence[Run]) -> Iterator[Part]:
-    """What was found, fixed and left by verdict, the oldest run first; given the newest first."""
-    rows = []
-    found_by_run = []
-    left_by_run = []
-    for run in reversed(runs):
-        found = by_name(run, "findings")
-        fixed = by_name(run, "fixed")
-        left = by_name(run, "left")
-        for verdict in in_order((*found, *fixed, *left)) or ("",):
-            numbers = [f"{counts[verdict]:,}" for counts in (found, fixed, left)]
-            rows.append((shown(run.started_at), str(run.id), run.command, verdict, *numbers))
-        if run.undoes is None:
-            label = f"{shown(run.started_at)}, {run.command}"
-            found_by_run.append((label, found))
-            left_by_run.append((label, left))
-    if rows:
-        columns = ("started", "run", "command", "verdict", "found", "fixed", "left")
-        yield Grid("Run after run", columns, rows, short_ids=frozenset({"run"}))
-    yield from over_runs("Found, run after run", found_by_run)
-    yield from over_runs("Left, run after run", left_by_run)
-
-
-def by_name(run: Run, name: str) -> Counter[str]:
-    """One of a run's sums by verdict, over all projections; nothing for a run that was killed."""
-    sums = run.summary.get(name)
-    found = Counter[str]()
-    if not isinstance(sums, dict):
-        return found
-    for verdict, number in sums.items():
-        if isinstance(number, dict):  # the numbers of one projection
-            found.update(number)
-        else:
-            found.update({verdict: number})
-    return found
+    return trend(result.keyspace, result.runs)
 
 
 def run_document(result: RunResult) -> Document:
     run = result.run
-    json = run_json(result.run)
-    fields = dict(json)
-    del fields["options"]
-    del fields["summary"]
-    for name, value in run.options.items():
-        fields[f"option {name}"] = value
-    for name, value in json["summary"].items():
-        fields.setdefault(name, value)
+    json = run_json(result.run) | {"shares": shares_in(run)}
+    fields = _fields(run, json)
     rows = []
     for name, value in fields.items():
-        if value not in (None, {}, ""):
+        if value not in (None, {}, [], ""):
             rows.append((name, _text(value)))
     body: list[Part] = [Grid(f"Run {run.id}", ("field", "value"), rows, frozenset({"value"}))]
+    body += _about_check(run)
     whose = tuple(mailboxes_part(result.affected, run.keyspace))
     found = {name: _by_verdict(counts) for name, counts in run.summary.get("findings", {}).items()}
     few = result.examples[:EXAMPLES_SHOWN]
@@ -257,10 +214,32 @@ def run_document(result: RunResult) -> Document:
     )
 
 
-def run_json(run: Run) -> dict[str, Any]:
-    fields = plain(run)
-    fields["summary"].pop(LEFT_SAMPLE, None)
-    return {"run": fields.pop("id"), **fields}
+def _fields(run: Run, json: Mapping[str, Any]) -> dict[str, Any]:
+    """What is shown of a run, by name; an undo has put back what its sums call fixed."""
+    fields = dict(json)
+    for name in ("options", "summary", "shares"):
+        del fields[name]
+    for name, value in run.options.items():
+        fields[f"option {name}"] = value
+    sums = dict(json["summary"])
+    if run.undoes is not None:
+        sums.pop("findings", None)
+        sums[PUT_BACK] = sums.pop("fixed", {})
+    sample = sums.pop(SAMPLE, None)
+    if sample:
+        sums["recorded"] = sample_text(sample["kept"], sample["found"])
+    shares = {table: share_text(share) for table, share in shares_in(run).items() if share}
+    if shares:
+        sums["rows that differ"] = shares
+    for name, value in sums.items():
+        fields.setdefault(name, value)
+    return fields
+
+
+def _about_check(run: Run) -> list[str]:
+    if run.command != RunKind.CHECK or run.state is not RunState.INTERRUPTED or run.ended_at:
+        return []
+    return ["The end of this check is not recorded: its process was killed, or lost the ledger."]
 
 
 def _by_verdict(counts: Any) -> dict[Verdict, int]:
@@ -269,18 +248,6 @@ def _by_verdict(counts: Any) -> dict[Verdict, int]:
         return {}
     names = Verdict.__members__
     return {names[name]: number for name, number in counts.items() if name in names}
-
-
-def _cells(run: Run) -> tuple[str, ...]:
-    sums = [_sum_text(run, name) for name in ("fixed", "left")]
-    return (str(run.id), shown(run.started_at), run.command, run.state.value, *sums)
-
-
-def _sum_text(run: Run, name: str) -> str:
-    """One of a run's sums over all verdicts; "" for a run that was killed."""
-    if name not in run.summary:
-        return ""
-    return f"{by_name(run, name).total():,}"
 
 
 def _text(value: Any) -> str:
@@ -304,7 +271,7 @@ _WHICH: Final = (
 RUNS: Final = CommandGroup(
     name="runs",
     summary="What ran, and what it found.",
-    about="Kept for 30 days unless a repair said otherwise (`--keep`).",
+    about="Repairs, undos and recorded checks. Kept for 30 days unless the run said otherwise (`--keep`).",
     commands=(
         Command(
             name="list",
@@ -318,9 +285,11 @@ RUNS: Final = CommandGroup(
         Command(
             name="trend",
             summary="What was found, fixed and left by verdict, run after run, the oldest first.",
-            about="""Whether drift comes back, and whether repairs keep up with it. A check writes nothing, so it is not
-            among the runs; its report shows them next to what it found. With --json each of `runs` has `findings`,
-            `fixed` and `left` as the run's own result had them.""",
+            about="""Whether drift comes back, and whether repairs keep up with it; and for each table what was found
+            there by verdict, over time, with the share of its rows that differ. Recorded checks are among the runs
+            (`mailmend check --record`; jobs record theirs). With --json each of `runs` has `findings`, `fixed` and
+            `left` as the run's own result had them, `scanned` (rows read, by table), `shares` (from 0 to 1, by table),
+            `what` (the command, with what a check looked at) and, for an undo, `put_back`.""",
             service="mailmend.admin.messages.runs:list_runs",
             present="mailmend.admin.messages.runs:trend_document",
             paged=True,
@@ -334,7 +303,8 @@ RUNS: Final = CommandGroup(
             about="""For each of the mailboxes with most findings: user and path, what was found and what is still so;
             for some findings both rows side by side, what differs marked, with the times of writing. With --json
             `mailboxes` (each with `mailbox`, `user`, `path`, `findings`, `left`) and `in_other_mailboxes` come with
-            the run's own fields.""",
+            the run's own fields, and `shares` has the share of rows that differ, by table. Of a recorded check at most
+            a sample of the findings is kept; `sample` in the sums says how many of how many.""",
             service="mailmend.admin.messages.runs:show_run",
             present="mailmend.admin.messages.runs:run_document",
             paged=True,
@@ -378,7 +348,7 @@ def undo(request: UndoRequest, caller: Caller) -> CommandResult:
         undone = undoable(known, run, opened.mail.name)
         tables = tables_of_run(opened, undone.options, run) or mail_tables(opened, (MESSAGES,))
         families = tables.whole(opened.mail.name, may_leave_out=False)
-        examples = Examples(caller, tables.scope)
+        examples = Examples(caller, tables.scope, undoes=True)
         settings = UndoSettings(
             run,
             opened.mail.name,

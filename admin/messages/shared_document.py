@@ -28,13 +28,15 @@ from mailmend.admin.messages.next_steps import (
     found_in,
     next_lines,
 )
-from mailmend.admin.messages.runs import trend_parts
+from mailmend.admin.messages.record_document import record_json
+from mailmend.admin.messages.trend import PUT_BACK, trend_parts
 from mailmend.model.errors import ExitCode
 from mailmend.model.projections.verdicts import Verdict, Why
 from mailmend.model.sizes import MIB
 from mailmend.model.texts import keyspace_option
 from mailmend.repair.decisions.left_sample import LEFT_SAMPLE
 from mailmend.repair.ledger.runs import RunKind
+from mailmend.repair.mending.check_records import RecordedCheck
 from mailmend.repair.mending.engine import RepairResult
 
 if TYPE_CHECKING:
@@ -138,16 +140,18 @@ def _collected(one: "CollectedNode") -> str:
 
 def document_of(result: CommandResult) -> Document:
     summary = result.summary
+    sums = summary_json(summary)
     remarks = page_lines(summary)
     if summary.unseen:
         remarks = [summary.unseen, *remarks]
     return Document(
         json={
-            **summary_json(summary),
+            **sums,
             **queues_json(result),
             **left_tables_json(result),
             **gone_mailboxes_json(result.gone_mailboxes),
             **mismatches_json(result.mismatches),
+            **record_json(result.record, summary.scanned, sums["findings"]),
         },
         body=tuple(_body(result)),
         exit=ExitCode(summary.exit),
@@ -234,7 +238,7 @@ def _report(result: CommandResult) -> Iterator[Part]:
     yield from _left_tables_grids(result)
     yield from gone_mailboxes_lines(result.gone_mailboxes)
     yield from mismatches_lines(result.mismatches)
-    yield _details(summary)
+    yield _details(summary, result.record)
 
 
 def page_lines(summary: RepairResult) -> list[str]:
@@ -267,7 +271,10 @@ def _findings(summary: RepairResult, scope: RunScope) -> Grid:
     for name, verdict, count in kinds(summary.findings):
         styled = Styled(verdict.value, STYLES[verdict])
         rows.append((name, styled, f"{count:,}", meaning_of(verdict, scope)))
-    return Grid(f"Findings in {summary.keyspace}", ("projection", "verdict", "count", "meaning"), rows)
+    title = f"Findings in {summary.keyspace}"
+    if summary.kind is RunKind.UNDO:
+        title = f"What the undone run had found in {summary.keyspace}"
+    return Grid(title, ("projection", "verdict", "count", "meaning"), rows)
 
 
 def _behind(summary: RepairResult, scope: RunScope) -> Iterator[Part]:
@@ -294,13 +301,16 @@ def _behind(summary: RepairResult, scope: RunScope) -> Iterator[Part]:
 
 
 def _mended(summary: RepairResult) -> Grid:
+    mended = "fixed"
+    if summary.kind is RunKind.UNDO:
+        mended = PUT_BACK
     rows = []
     for verdict in Verdict:
         fixed = _number_text(summary.fixed.get(verdict))
         left = _number_text(summary.left.get(verdict))
         if fixed or left:
             rows.append((Styled(verdict.value, STYLES[verdict]), fixed, left))
-    return Grid("What became of them", ("verdict", "fixed", "left"), rows)
+    return Grid("What became of them", ("verdict", mended, "left"), rows)
 
 
 def _number_text(number: int | None) -> str:
@@ -426,8 +436,11 @@ _NOT_COMPARED: Final = "the live table lacks it: nothing was compared there, and
 _NOT_LOOKED_AT: Final = "the keyspace lacks it: what follows from the source of truth there was not looked at"
 
 
-def _details(summary: RepairResult) -> Grid:
-    rows = [("run", str(summary.run or "none: a check writes nothing"))]
+def _details(summary: RepairResult, record: RecordedCheck | None) -> Grid:
+    run = str(summary.run or "none: a check writes nothing")
+    if record is not None and record.run is not None:
+        run = f"none: no mail was written; the check is on record as {record.run}"
+    rows = [("run", run)]
     if summary.engine:
         rows.append(("engine", f"{summary.engine.name}: {summary.engine.why}"))
     rows += [

@@ -33,8 +33,7 @@ class LeftSample:
     heaps: dict[str, list[int]] = field(default_factory=dict)  # of negated hashes: the largest hash goes first
 
     def add(self, verdict: str, projection: str, key: object) -> None:
-        digest = blake2b(f"{projection} {key!r}".encode(), digest_size=8).digest()
-        self._keep(verdict, -int.from_bytes(digest, "big"))
+        self._keep(verdict, -hash_of(projection, key))
 
     def merged(self, other: "LeftSample") -> "LeftSample":
         """The sample of all findings of both."""
@@ -58,6 +57,12 @@ class LeftSample:
                 heappush(heap, negated)
         elif negated > heap[0] and negated not in heap:
             heapreplace(heap, negated)
+
+
+def hash_of(projection: str, key: object) -> int:
+    """A hash of 64 bits by which runs know a finding again."""
+    digest = blake2b(f"{projection} {key!r}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big")
 
 
 def first_seen(left: Iterable[str], keys: LeftKeys, before: FirstSeen, began: float) -> FirstSeen:

@@ -151,7 +151,7 @@ class RepairResult:
         if finding.result is Verdict.MOVED:
             self.moved += finding.number
             return
-        if finding.result is None and (finding.error or finding.verdict is Verdict.AGREE):
+        if not is_counted(finding):
             return
         if finding.result is Verdict.FIXED:
             self.fixed[finding.verdict] += finding.number
@@ -217,6 +217,13 @@ class RepairResult:
         if self.generators:
             sums["generators"] = [generator.kept for generator in self.generators]
         return sums
+
+
+def is_counted(finding: Finding) -> bool:
+    """Whether it is one of a run's `findings`: seen, not moved meanwhile, and not settled since the scan."""
+    if finding.untried or finding.result is Verdict.MOVED:
+        return False
+    return finding.result is not None or not (finding.error or finding.verdict is Verdict.AGREE)
 
 
 def named_counts(counts: Mapping[Verdict, int]) -> dict[str, int]:

@@ -40,7 +40,7 @@ from mailmend.repair.mending.restored import LaterUndos
 from mailmend.repair.mending.runner import lease_of_repair, recorded
 from mailmend.repair.mending.second_look import SecondLook
 
-NOT_UNDONE = frozenset({RunKind.QUEUES, RunKind.BLOBS})
+NOT_UNDONE = frozenset({RunKind.CHECK, RunKind.QUEUES, RunKind.BLOBS})
 USED_SINCE = Reason(Why.USED_SINCE)
 
 
@@ -107,6 +107,11 @@ def undoable(ledger: Ledger, run: UUID, keyspace: str) -> Run:
         raise WrongUse(
             f"run {undone.id} belongs to keyspace {undone.keyspace!r}, not to {keyspace!r}",
             mend=f"Give {keyspace_option(undone.keyspace)}.",
+        )
+    if undone.command == RunKind.CHECK:
+        raise WrongUse(
+            f"run {undone.id} was a check: it changed nothing, so there is nothing to put back",
+            mend=f"What it found: mailmend runs show {undone.id}. Runs that changed rows: mailmend runs list",
         )
     if undone.command in NOT_UNDONE:
         raise WrongUse(
