@@ -182,7 +182,7 @@ class Mailmend:
         caller: Caller | None = None,
         **choices: Unpack[CheckChoices],
     ) -> MendingResult:
-        """Find drift, without writing anything: what `mailmend check` does.
+        """Find drift, without writing anything but a record (`record`): what `mailmend check` does.
 
         Args:
             what: messages, queues where the keyspace has them, or both with the paths of mailboxes;

@@ -28,7 +28,7 @@ from mailmend.repair.mending.check_records import check_lease
 from mailmend.repair.mending.throttle import HEAR_SECONDS
 
 JobHistory = Sequence[tuple[JobRun, Sequence[Run]]]
-"""Runs of jobs, newest first, each with the repairs that it began, or the check that it recorded."""
+"""Runs of jobs, newest first, each with the repairs and recorded checks that it began."""
 
 
 def history(connection: ConnectionSettings, names: Sequence[str], since: timedelta = KEEP_DEFAULT) -> JobHistory:
@@ -289,8 +289,8 @@ SET: Final = Command(
     within seconds wherever the run reads or writes; --max-fixes takes effect when the scan is over, before anything is
     mended. Every change is recorded: mailmend runs show.
 
-    A check that was started by hand has no limits that can be changed, also where it is recorded: end it (Ctrl-C, it
-    writes no mail), and start it again with --rows-per-second.""",
+    A check that was started by hand has no limits that can be changed, recorded or not: end it
+    (Ctrl-C, it writes no mail), and start it again with --rows-per-second.""",
     service="mailmend.admin.jobs.runs:set_limits",
     present="mailmend.admin.jobs.runs:limit_document",
     options=(

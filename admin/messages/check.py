@@ -357,7 +357,7 @@ CHECK: Final = Command(
         mailmend check quotaCurrentValue --projections james
         mailmend check --report drift.html --findings drift.jsonl
         mailmend check --no-recheck --json | jq .findings  raw suspects, at once
-        mailmend check --record && mailmend runs trend     keep it, and compare it with earlier ones""",
+        mailmend check --record                            keep it for mailmend runs trend""",
     exits="0 no drift (leaks are reported and do not count), 1 confirmed drift, 2 wrong use, 3 some suspects could not "
     "be looked at again, or the check could not be recorded, 4 the cluster cannot be reached.",
 )

@@ -34,6 +34,8 @@ from mailmend.repair.mending.check_records import CheckRecord, RecordedCheck
 
 R = TypeVar("R", CommandResult, BlobsResult)
 
+_KEEP_TEXT: Final = duration_text(KEEP)
+
 RECORDING: Final = (
     option(
         "--record/--no-record",
@@ -44,12 +46,17 @@ RECORDING: Final = (
     ),
     option(
         "--record-findings",
-        "How many findings a recorded check keeps at most, with a fair part of each table and verdict.",
+        "Largest number of findings that a recorded check keeps, fair over tables and verdicts.",
         type=click.IntRange(0, FINDINGS_KEPT_MAX),
         default=FINDINGS_KEPT,
         metavar="N",
     ),
-    option("--keep", "How long a recorded check is kept.", type=KEEP_KIND, default=duration_text(KEEP)),
+    option(
+        "--keep",
+        "How long before-images are kept: of a recorded check, its sums and its findings.",
+        type=KEEP_KIND,
+        default=_KEEP_TEXT,
+    ),
 )
 """The options of a check that say whether it is kept, and how much of it."""
 
@@ -110,7 +117,7 @@ _NOT_RECORDED: Final = frozenset(
 
 
 def _options(request: CheckRequest) -> dict[str, Any]:
-    """The request as the ledger keeps it, under the names of the options; stores without secrets."""
+    """The request as the ledger keeps it, by the names of options; stores without secrets."""
     given = {}
     for field in fields(request):
         value = getattr(request, field.name)
@@ -130,6 +137,8 @@ def _options(request: CheckRequest) -> dict[str, Any]:
             given["blobs"] = request.blobs.store.place
             if request.blobs.broker:
                 given["broker"] = request.blobs.broker.place
+        case None:
+            pass
     if request.pulsar:
         given["broker"] = request.pulsar.place
     return given
@@ -157,10 +166,11 @@ def _sums(result: CommandResult | BlobsResult) -> dict[str, Any]:
             "seconds": {"blobs": result.seconds},
         }
     summary = result.summary
+    missing = summary.missing_columns
     sums: dict[str, Any] = {
         **summary.kept,
         "missing_tables": list(summary.missing_tables),
-        "missing_columns": [f"{column.table}.{column.column}" for column in summary.missing_columns],
+        "missing_columns": [f"{column.table}.{column.column}" for column in missing],
         "unseen": summary.unseen,
     }
     if result.mismatches is not None:

@@ -11,7 +11,7 @@ from mailmend.model.texts import keyspace_option
 from mailmend.repair.decisions.shares import shares_of_rows
 from mailmend.repair.mending.check_records import RecordedCheck
 
-NOT_KEPT: Final = "The ledger does not keep this check. To keep it and compare it with later ones, add --record."
+NOT_KEPT: Final = "This check is not kept. To compare it with later ones: add --record."
 
 
 def record_json(

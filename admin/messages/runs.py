@@ -271,7 +271,7 @@ _WHICH: Final = (
 RUNS: Final = CommandGroup(
     name="runs",
     summary="What ran, and what it found.",
-    about="Repairs, undos and recorded checks. Kept for 30 days unless the run said otherwise (`--keep`).",
+    about="Repairs, undos, recorded checks. Kept for 30 days unless a run said otherwise (`--keep`).",
     commands=(
         Command(
             name="list",
@@ -285,11 +285,12 @@ RUNS: Final = CommandGroup(
         Command(
             name="trend",
             summary="What was found, fixed and left by verdict, run after run, the oldest first.",
-            about="""Whether drift comes back, and whether repairs keep up with it; and for each table what was found
-            there by verdict, over time, with the share of its rows that differ. Recorded checks are among the runs
-            (`mailmend check --record`; jobs record theirs). With --json each of `runs` has `findings`, `fixed` and
-            `left` as the run's own result had them, `scanned` (rows read, by table), `shares` (from 0 to 1, by table),
-            `what` (the command, with what a check looked at) and, for an undo, `put_back`.""",
+            about="""Whether drift comes back, and whether repairs keep up with it; and for each table
+            what was found there by verdict, over time, with the share of its rows that differ. Recorded
+            checks are among the runs (`mailmend check --record`; jobs record their checks). With --json
+            each of `runs` has `findings`, `fixed` and `left` as the run's own result had them,
+            `scanned` (rows read, by table), `shares` (from 0 to 1, by table), `what` (the command, with
+            what a check looked at) and, for an undo, `put_back`.""",
             service="mailmend.admin.messages.runs:list_runs",
             present="mailmend.admin.messages.runs:trend_document",
             paged=True,
@@ -303,8 +304,8 @@ RUNS: Final = CommandGroup(
             about="""For each of the mailboxes with most findings: user and path, what was found and what is still so;
             for some findings both rows side by side, what differs marked, with the times of writing. With --json
             `mailboxes` (each with `mailbox`, `user`, `path`, `findings`, `left`) and `in_other_mailboxes` come with
-            the run's own fields, and `shares` has the share of rows that differ, by table. Of a recorded check at most
-            a sample of the findings is kept; `sample` in the sums says how many of how many.""",
+            the run's own fields, and `shares` has the share of rows that differ, by table. Of a
+            recorded check a sample of the findings is kept: `sample` in the sums has both numbers.""",
             service="mailmend.admin.messages.runs:show_run",
             present="mailmend.admin.messages.runs:run_document",
             paged=True,

@@ -5,6 +5,7 @@ A repair has what it found, fixed and left; a check what it found; an undo what 
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final
 
 from mailmend.admin.frame.document import Document, Grid, Part, in_order, over_runs
@@ -20,7 +21,8 @@ PUT_BACK: Final = "put back"
 _SUMS: Final = ("findings", "fixed", "left")
 _NUMBERS: Final = ("found", "fixed", PUT_BACK, "left")
 
-_HARMLESS: Final = HARMLESS_NAMES.union(verdict.value for verdict in BlobVerdict if verdict is not BlobVerdict.MISSING)
+_BLOBS_HARMLESS: Final = set(BlobVerdict) - {BlobVerdict.MISSING}
+_HARMLESS: Final = HARMLESS_NAMES.union(verdict.value for verdict in _BLOBS_HARMLESS)
 """Verdicts on rows and on blobs that are no drift."""
 
 _SMALL_SHARE: Final = 1e-5
@@ -53,7 +55,7 @@ def by_name(run: Run, name: str) -> Counter[str]:
 
 
 def by_table(run: Run) -> dict[str, Mapping[str, int]]:
-    """What a run found, by table and verdict; nothing for an undo, which takes a run's findings up."""
+    """What a run found, by table and verdict; nothing for an undo."""
     if run.undoes is not None:
         return {}
     found = run.summary.get("findings")
@@ -157,7 +159,7 @@ def trend_parts(runs: Sequence[Run]) -> Iterator[Part]:
     left_by_run = []
     for run in reversed(runs):
         sums = numbers_of(run)
-        for verdict in in_order(name for counts in sums.values() for name in counts) or ("",):
+        for verdict in in_order(chain.from_iterable(sums.values())) or ("",):
             texts = [_count_text(sums.get(name), verdict) for name in numbers]
             rows.append((shown(run.started_at), str(run.id), label_of(run), verdict, *texts))
         if run.undoes is None:
@@ -180,10 +182,10 @@ def _count_text(counts: Counter[str] | None, verdict: str) -> str:
 
 
 def _drift_by_table(runs: Sequence[Run]) -> Iterator[Part]:
-    """Each table over time: what was found there by verdict, and which share of its rows differed."""
+    """Each table over time: findings by verdict, and the share of its rows that differed."""
     rows = []
     over_time: dict[str, list[tuple[str, Mapping[str, int]]]] = {}
-    tables = sorted({table for run in runs for table in by_table(run)})
+    tables = sorted(set(chain.from_iterable(map(by_table, runs))))
     for table in tables:
         for run in reversed(runs):
             if run.undoes is not None or table not in rows_read(run):

@@ -17,7 +17,7 @@ FINDINGS_KEPT: Final = 1_000
 FINDINGS_KEPT_MAX: Final = 10_000
 """The largest `--record-findings`: the sample is in memory while the check runs."""
 
-Kind = tuple[str, str]
+DriftKind = tuple[str, str]
 """A projection and a verdict."""
 
 
@@ -33,7 +33,7 @@ class FindingSample:
     """
 
     limit: int = FINDINGS_KEPT
-    heaps: dict[Kind, list[tuple[int, int, Finding]]] = field(default_factory=dict)
+    heaps: dict[DriftKind, list[tuple[int, int, Finding]]] = field(default_factory=dict)
     size: int = 0
     added: int = 0
 

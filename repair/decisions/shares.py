@@ -10,14 +10,6 @@ _NOT_READ: Final = (Verdict.PROJECT.value, "MISSING")
 """Verdicts, the last one of blobs, on rows that are not there."""
 
 
-def differing(findings: Mapping[str, Mapping[str, int]], harmless: Collection[str] = HARMLESS_NAMES) -> dict[str, int]:
-    """The number of rows that differ, by table; findings that only take room do not count."""
-    found = {}
-    for table, counts in findings.items():
-        found[table] = sum(number for verdict, number in counts.items() if verdict not in harmless)
-    return found
-
-
 def shares_of_rows(
     scanned: Mapping[str, int],
     findings: Mapping[str, Mapping[str, int]],
@@ -30,11 +22,11 @@ def shares_of_rows(
         findings: rows by table and verdict.
         harmless: verdicts that are no drift.
     """
-    found = differing(findings, harmless)
     shares = {}
     for table, read in scanned.items():
         counts = findings.get(table, {})
         rows = read + sum(counts.get(verdict, 0) for verdict in _NOT_READ)
+        differing = sum(number for verdict, number in counts.items() if verdict not in harmless)
         if rows:
-            shares[table] = min(1.0, found.get(table, 0) / rows)
+            shares[table] = min(1.0, differing / rows)
     return shares

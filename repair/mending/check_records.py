@@ -25,7 +25,7 @@ from mailmend.repair.ledger.runs import Ledger, Run, RunKind, RunState, without_
 from mailmend.repair.mending.engine import RepairResult, Sink, is_counted
 
 SAMPLE: Final = "sample"
-"""Its name among a check's sums in the ledger: how many findings are kept (`kept`), of how many (`found`)."""
+"""Its name among the sums: how many findings the ledger has (`kept`), of how many (`found`)."""
 
 _WRITTEN_TOGETHER: Final = 200
 
@@ -92,7 +92,7 @@ class CheckRecord:
 
     @contextmanager
     def at_work(self) -> Iterator[Self]:
-        """The record while the body checks; a check that raises is closed with what it found until then."""
+        """The record while the body checks; a check that raises is closed with its sums so far."""
         with ExitStack() as held:
             try:
                 self._begin(held)
@@ -132,7 +132,7 @@ class CheckRecord:
         return RecordedCheck(run.id, kept, found, self.error)
 
     def _write_sample(self, ledger: Ledger, run: Run) -> int:
-        """The number of findings that the ledger has; nothing more is tried after a batch that failed."""
+        """The number of findings that the ledger has; a batch that failed is the last one."""
         kept = 0
         pending = iter(self.sample.findings)
         while batch := list(islice(pending, _WRITTEN_TOGETHER)):
@@ -162,7 +162,8 @@ def at_present(runs: Sequence[Run], ledger: Ledger, leases: Leases) -> list[Run]
     settled = instant_of(ledger.clock.micros()) - timedelta(seconds=TTL_SECONDS)
     shown = []
     for run in runs:
-        if run.command == RunKind.CHECK and run.state is RunState.RUNNING and run.started_at < settled:
+        is_open = run.command == RunKind.CHECK and run.state is RunState.RUNNING
+        if is_open and run.started_at < settled:
             shown.append(_killed_or_ended(run, ledger, leases))
         else:
             shown.append(run)

@@ -220,7 +220,7 @@ class RepairResult:
 
 
 def is_counted(finding: Finding) -> bool:
-    """Whether it is one of a run's `findings`: seen, not moved meanwhile, and not settled since the scan."""
+    """Whether it is one of a run's `findings`: seen, not moved, and not settled since the scan."""
     if finding.untried or finding.result is Verdict.MOVED:
         return False
     return finding.result is not None or not (finding.error or finding.verdict is Verdict.AGREE)

@@ -111,7 +111,7 @@ def undoable(ledger: Ledger, run: UUID, keyspace: str) -> Run:
     if undone.command == RunKind.CHECK:
         raise WrongUse(
             f"run {undone.id} was a check: it changed nothing, so there is nothing to put back",
-            mend=f"What it found: mailmend runs show {undone.id}. Runs that changed rows: mailmend runs list",
+            mend=f"See what it found with: mailmend runs show {undone.id}",
         )
     if undone.command in NOT_UNDONE:
         raise WrongUse(

@@ -12,6 +12,7 @@ from mailmend.model.catalog.ledger import REPAIR_FINDING, REPAIR_LEASE, REPAIR_R
 from mailmend.model.catalog.mail import MESSAGE_V3
 from mailmend.model.errors import ExitCode, TimedOut
 from mailmend.model.operations import Put, Read, Scan
+from mailmend.model.table import Table
 from mailmend.repair.ledger.leases import TTL_SECONDS, Leases
 from mailmend.repair.mending.check_records import check_lease
 from tests.support.cluster_twin import ClusterTwin
@@ -202,7 +203,7 @@ class TestFailures:
 
     @pytest.mark.parametrize("table", [REPAIR_RUN, REPAIR_FINDING], ids=["run", "findings"])
     def test_a_ledger_that_refuses_does_not_hide_the_result(
-        self, mailmend: CommandLine, mail: MailKeyspace, cluster: ClusterTwin, table: object
+        self, mailmend: CommandLine, mail: MailKeyspace, cluster: ClusterTwin, table: Table
     ) -> None:
         """The findings are shown, stderr says that they are not recorded and why, and the exit code is 3."""
         mailmend(*RECORD)
