@@ -1,6 +1,7 @@
 """What a metric is, and one value of it; `mailqueue.prometheus` shows them."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 
@@ -33,3 +34,10 @@ class MetricSample(NamedTuple):
     metric: Metric
     labels: tuple[str, ...]
     value: float
+
+
+def with_label(samples: Iterable[MetricSample], name: str, value: str) -> Iterator[MetricSample]:
+    """The samples with one more label."""
+    for sample in samples:
+        metric = replace(sample.metric, labels=(*sample.metric.labels, name))
+        yield MetricSample(metric, (*sample.labels, value), sample.value)

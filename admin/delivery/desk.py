@@ -187,6 +187,7 @@ class DeliveryDesk:
     Attributes:
         parts: what the server is connected to.
         know_sources: has DNS asked for the addresses of the transports.
+        tell_others: has the other processes of this server read their policies again too.
     """
 
     server: DeliveryServer
@@ -194,6 +195,7 @@ class DeliveryDesk:
     policies: PoliciesInForce
     listener: "MailListener | None" = None
     know_sources: Callable[[PickupPolicies], None] = lambda _: None
+    tell_others: Callable[[], None] = lambda: None
     parts: WatchedParts = field(init=False)
     _reading: int = 0
 

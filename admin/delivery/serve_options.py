@@ -8,6 +8,7 @@ from typing import Any, Final
 import click
 
 from mailmend.admin.delivery.options import refuse_unnamed
+from mailmend.admin.delivery.process_options import PROCESSES, PROCESSES_ABOUT
 from mailmend.admin.delivery.retry_options import RETRY_OPTIONS
 from mailmend.admin.frame.command import Command
 from mailmend.admin.frame.http.access import http_face
@@ -285,7 +286,8 @@ SERVE: Final = Command(
     moved and slices swept meanwhile, so `queue tend` need not run for this queue. This needs mailmend[delivery].
 
     """
-    + LISTENING_ABOUT,
+    + LISTENING_ABOUT
+    + PROCESSES_ABOUT,
     service="mailmend.admin.delivery.serve:serve",
     present="mailmend.admin.delivery.serve:served_document",
     options=(
@@ -385,6 +387,7 @@ SERVE: Final = Command(
             type=click.IntRange(1, CONCURRENCY_MAX),
             default=PREFETCH_DEFAULT,
         ),
+        PROCESSES,
         *RETRY_OPTIONS,
         option(
             "--waiting-max",

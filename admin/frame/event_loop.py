@@ -2,6 +2,9 @@
 
 Ctrl-C and SIGTERM cancel what is under way, so that it undoes itself before the command ends (130). A service waits for
 a `stop_signal` instead, and finishes what it has begun; a second signal cancels it all the same.
+
+A worker process is stopped by its parent, over a pipe (`ordered_by`). There a signal counts as the
+parent's first order, however many signals come: who signals the parent may signal its workers too.
 """
 
 import asyncio
@@ -11,14 +14,32 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import FrameType
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from mailmend.model.errors import MailmendError, WrongUse
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
 
 T = TypeVar("T")
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _REACTIONS: Final[ContextVar[list[Callable[[], None]]]] = ContextVar("called in this order when a signal comes")
+_PARENT: Final["ContextVar[Connection | None]"] = ContextVar("a worker's orders", default=None)
+
+
+@contextmanager
+def ordered_by(parent: "Connection") -> Iterator[None]:
+    """Have coroutines in the block stop as the parent of this process says over this pipe.
+
+    The parent sends 1 where a stop signal is meant, 2 where a second one is; the end of the pipe is
+    as good as 1.
+    """
+    token = _PARENT.set(parent)
+    try:
+        yield
+    finally:
+        _PARENT.reset(token)
 
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:
@@ -115,16 +136,54 @@ def _signals_call(reactions: list[Callable[[], None]]) -> Iterator[None]:
         for reaction in list(reactions):
             reaction()
 
+    asked = 0
+
+    def ask(level: int) -> None:
+        nonlocal asked
+        while asked < level:
+            asked += 1
+            react()
+
+    parent = _PARENT.get()
+
     def hear(_: int, __: FrameType | None) -> None:
-        loop.call_soon_threadsafe(react)
+        if parent:
+            loop.call_soon_threadsafe(ask, 1)
+        else:
+            loop.call_soon_threadsafe(react)
 
     # Not by the loop's add_signal_handler: its removal puts the default in force, by which SIGTERM ends the process.
     before = {which: signal.signal(which, hear) for which in _SIGNALS}
     try:
-        yield
+        with _orders_call(ask, parent):
+            yield
     finally:
         for which, handler in before.items():
             signal.signal(which, handler)
+
+
+@contextmanager
+def _orders_call(ask: Callable[[int], None], parent: "Connection | None") -> Iterator[None]:
+    """Have the loop call it with each order of the parent, where there is one."""
+    if parent is None:
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    source = parent.fileno()
+
+    def read() -> None:
+        try:
+            level = int(parent.recv())
+        except (EOFError, OSError):  # the parent is no more
+            loop.remove_reader(source)
+            level = 1
+        ask(level)
+
+    loop.add_reader(source, read)
+    try:
+        yield
+    finally:
+        loop.remove_reader(source)
 
 
 def _first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:

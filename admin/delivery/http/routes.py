@@ -43,6 +43,7 @@ async def reload(desk: ServerDesk, by: Operator, request: Request) -> Response: 
         changes = desk.reload()
     except WrongUse as refused:
         return error(409, "WrongState", f"The policies stay as they were: {refused.what}", refused.mend)
+    desk.tell_others()
     log_change(request, "the policies were read again, as somebody asked", **changes.counts)
     return JSONResponse(policies_json(desk.policies))
 

@@ -7,9 +7,8 @@ import hmac
 import os
 import stat
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
-from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
@@ -26,6 +25,7 @@ from mailmend.model.grammar import can_be_looked_up, is_here
 from mailmend.model.texts import wellformed
 
 TOKEN_CHARACTERS_MIN: Final = 20
+PORT_MAX: Final = 65_535
 _EXAMPLE: Final = "Each line is NAME ROLE TOKEN, like: nightly-script repair 3f9c...; ROLE is read, operate or repair."
 
 
@@ -114,6 +114,37 @@ class Listening:
     access: Access = Access()
     certificate: Path | None = None
     key: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HttpFace:
+    """Answers callers at a desk, until an event.
+
+    Attributes:
+        listen: the web server; it takes what is answered, where it listens, the desk and the event.
+        api: what is answered.
+    """
+
+    listen: Callable[..., Any]
+    api: Any
+    listening: Listening
+
+    def __call__(self, desk: Any, stop: Any) -> Any:
+        return self.listen(self.api, self.listening, desk, stop)
+
+    def of_process(self, number: int) -> "HttpFace":
+        """The face of one of several processes, numbered from 1: each has the port behind the last.
+
+        Raises:
+            WrongUse: there is no such port.
+        """
+        port = self.listening.port
+        if port:
+            port += number - 1
+        if port > PORT_MAX:
+            what = f"process {number} would answer at port {port}, and {PORT_MAX} is the last one"
+            raise WrongUse(what, mend="Name a lower port.")
+        return replace(self, listening=replace(self.listening, port=port))
 
 
 def parse_tokens(lines: Iterable[str], place: str) -> tuple[AccessToken, ...]:
@@ -227,7 +258,8 @@ def http_face(where: str, api: str, about: str) -> Shared:
             return None
         tokens = read_tokens(file, os.environ.get("MAILMEND_TOKENS"))
         listening = parse_listening(place, tokens, certificate, key, where)
-        return partial(imported("mailmend.admin.frame.http.server:listen"), imported(api), listening)
+        listen = imported("mailmend.admin.frame.http.server:listen")
+        return HttpFace(listen, imported(api), listening)
 
     options = (
         option(where, f"{about} {LIMITS_ABOUT}", metavar="HOST:PORT"),

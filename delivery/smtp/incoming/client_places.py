@@ -44,6 +44,10 @@ class ClientConnections:
     def now(self) -> float:
         return self.intake.clock.monotonic()
 
+    @property
+    def are_full(self) -> bool:
+        return len(self.open) >= self.settings.connections_max
+
     def must_log_in(self, client: str) -> bool:
         """Whether a client of this address hands mails over only behind a login."""
         return self.settings.auth_required or not self.settings.may_relay(client)
@@ -58,7 +62,7 @@ class ClientConnections:
         address = counted_address(connection.client)
         if self._by_address[address] >= self.settings.connections_by_address_max:
             return replies.CROWDED_ADDRESS
-        if len(self.open) >= self.settings.connections_max and not self._make_room(address):
+        if self.are_full and not self._make_room(address):
             return replies.CROWDED
         self.open.add(connection)
         self._by_address[address] += 1

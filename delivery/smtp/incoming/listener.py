@@ -10,6 +10,7 @@ import ssl
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 from mailmend.delivery.metrics import listener_samples, quota_samples
@@ -18,6 +19,7 @@ from mailmend.delivery.smtp.incoming import replies
 from mailmend.delivery.smtp.incoming.client_connections import ClientConnection
 from mailmend.delivery.smtp.incoming.client_places import ClientConnections
 from mailmend.delivery.smtp.incoming.intake import MailIntake
+from mailmend.delivery.smtp.incoming.open_places import OpenPlace, accept_from, not_listening
 from mailmend.delivery.smtp.incoming.users import ListenerUsers
 from mailmend.mailqueue.concurrency import paused
 from mailmend.mailqueue.queue import MailQueue
@@ -98,6 +100,8 @@ class MailListener:
         places: where it listens, with the ports that the system chose.
         tls: of clients that ask for it, or connect where all is secured; None: nothing is.
         users: who may log in; None: no client does.
+        opened: the sockets of all addresses, where the process shares them with others; none: it
+            opens its own.
         intake: what becomes of the mails.
     """
 
@@ -107,9 +111,11 @@ class MailListener:
     tls: ListenerTls | None = None
     users: ListenerUsers | None = None
     places: tuple[ListenAddress, ...] = ()
+    opened: tuple[OpenPlace, ...] = ()
     intake: MailIntake = field(init=False)
     connections: ClientConnections = field(init=False)
     _servers: list[asyncio.Server] = field(default_factory=list)
+    _accepting: list[asyncio.Task[None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.intake = MailIntake(queue=self.queue, clock=self.clock, host_name=self.settings.host_name)
@@ -125,17 +131,16 @@ class MailListener:
             WrongUse: an address is not one of this machine, is in use, needs other rights, or needs
                 a certificate.
         """
-        try:
-            for place in self.settings.addresses:
-                self._servers.append(await self._opened(place))
-        except BaseException:
-            self._deafen()
-            raise
+        opened = self.opened
+        if opened:
+            self._accept(opened)
+        else:
+            opened = await self._open_all()
         places = list[ListenAddress]()
-        for server, place in zip(self._servers, self.settings.addresses, strict=True):
-            for socket in server.sockets:
+        for place in opened:
+            for socket in place.sockets:
                 host, port, *_ = socket.getsockname()
-                places.append(replace(place, host=host, port=port))
+                places.append(replace(place.address, host=host, port=port))
         self.places = tuple(places)
 
     async def serve(self, stop: asyncio.Event) -> None:
@@ -148,20 +153,36 @@ class MailListener:
             await asyncio.gather(counting, return_exceptions=True)
             await self._close()
 
-    async def _opened(self, place: ListenAddress) -> asyncio.Server:
-        def connected() -> ClientConnection:
-            return ClientConnection(self.connections, place.protocol, secured=place.secured)
+    def _accept(self, opened: Iterable[OpenPlace]) -> None:
+        for place in opened:
+            connected = partial(self._connected, place.address)
+            for socket in place.sockets:
+                accepting = accept_from(socket, connected, lambda: self.connections.are_full)
+                self._accepting.append(asyncio.ensure_future(accepting))
 
+    async def _open_all(self) -> tuple[OpenPlace, ...]:
+        opened = list[OpenPlace]()
+        try:
+            for address in self.settings.addresses:
+                server = await self._opened(address)
+                self._servers.append(server)
+                opened.append(OpenPlace(address, server.sockets))
+        except BaseException:
+            self._deafen()
+            raise
+        return tuple(opened)
+
+    async def _opened(self, place: ListenAddress) -> asyncio.Server:
         if place.secured and not self.tls:
             raise WrongUse(f"there is no certificate for {place}", mend="Name one, and its key.")
+        connected = partial(self._connected, place)
         try:
             return await asyncio.get_running_loop().create_server(connected, place.host, place.port)
         except OSError as error:
-            why = error.strerror or str(error)
-            raise WrongUse(
-                f"mails cannot be taken at {place}: {why}",
-                mend="Name an address of this machine and a port that no other program has; below 1024 needs rights.",
-            ) from error
+            raise not_listening(place, error) from error
+
+    def _connected(self, place: ListenAddress) -> ClientConnection:
+        return ClientConnection(self.connections, place.protocol, secured=place.secured)
 
     def samples(self) -> Iterable[MetricSample]:
         """What monitoring is told of the present moment."""
@@ -177,6 +198,8 @@ class MailListener:
         self.connections.stopping = True
         for server in self._servers:
             server.close()
+        for accepting in self._accepting:
+            accepting.cancel()
 
     async def _close(self) -> None:
         """Listen no more; let mails end whose bytes are coming, for a while, and tell the others to come later."""

@@ -17,6 +17,8 @@ import pytest
 
 from mailmend.admin.delivery import connections as wiring
 from mailmend.admin.delivery import serve as delivery
+from mailmend.admin.delivery import serve_request
+from mailmend.admin.delivery.serve_request import DeliveryRequest
 from mailmend.admin.frame.settings import ConnectionSettings, QueueSettings
 from mailmend.admin.local.processes import free_port
 from mailmend.delivery.mail.attempts import BeforeContent, DeliveryAttempt, RecipientResult, at_once
@@ -120,7 +122,7 @@ def test_a_mail_that_was_refused_for_now_comes_again_by_the_schedule_that_was_ty
 
 def test_retries_have_a_number_an_age_and_a_jitter_for_each_transport() -> None:
     """A transport has what is said for all others of what is not said for it."""
-    request = delivery.DeliveryRequest(
+    request = DeliveryRequest(
         settings=QueueSettings(ConnectionSettings(keyspace="mail"), QueueName("spool")),
         retry_counts={"": 3, "alerts": 0},
         longest_ages={"alerts": timedelta(hours=1)},
@@ -141,7 +143,7 @@ def test_up_to_50000_attempts_may_be_made_at_once(
     monkeypatch.setattr(delivery, "allow_open_files", lambda wanted: wanted)
     settings = QueueSettings(ConnectionSettings(keyspace="mail"), QueueName("spool"))
     more = served(shell, *HOP, "--concurrency", "50001")
-    assert delivery.DeliveryRequest(settings=settings, concurrency=50_000).open_files > 100_000
+    assert DeliveryRequest(settings=settings, concurrency=50_000).open_files > 100_000
     shell.put("one", recipients=("bob@example.org",))
     most = served(shell, *HOP, "--concurrency", "50000", "--prefetch", "50000", "--domain-concurrency", "50000")
     assert (more.code, "50001 is not in the range 1<=x<=50000" in more.err) == (2, True)
@@ -398,7 +400,7 @@ def test_without_a_next_server_mail_goes_to_the_servers_of_each_domain(
         asked.append((own, len(sources), internal))
         return TableHops()
 
-    monkeypatch.setattr(delivery, "dns_hops", dns_hops)
+    monkeypatch.setattr(serve_request, "dns_hops", dns_hops)
     shell.put("one", recipients=("bob@example.org",))
     words = ("--helo", "out.example.org", "--own-host", "mx.example.net", "--own-host", "203.0.113.5")
     ended = served(shell, "--queue", "spool", *words, "--next-hops-in", "10.0.0.0/8")

@@ -7,6 +7,8 @@ import pytest
 
 from mailmend.admin.delivery import connections as wiring
 from mailmend.admin.delivery import serve as delivery
+from mailmend.admin.delivery import serve_request
+from mailmend.admin.delivery.serve_request import DeliveryRequest
 from mailmend.admin.frame.settings import ConnectionSettings, QueueSettings
 from mailmend.delivery.policy.policies import PickupPolicies
 from mailmend.delivery.smtp.outgoing.addresses import OwnHost
@@ -48,7 +50,7 @@ def test_mails_are_sent_as_the_transports_of_the_policy_file_say(
         asked.append((own, [source.address for source in sources]))
         return TableHops()
 
-    monkeypatch.setattr(delivery, "dns_hops", dns_hops)
+    monkeypatch.setattr(serve_request, "dns_hops", dns_hops)
     (tmp_path / "k.pem").write_bytes(pem_of(ED25519_KEY))
     (tmp_path / "k.pem").chmod(0o600)
     (tmp_path / "policies.yaml").write_text(TRANSPORTS.replace("KEY", "{selector: s, key: k.pem}"))
@@ -112,7 +114,7 @@ def test_dns_is_asked_for_the_systems_choice_only_where_mails_go_from_there(
     if others:
         transports["*"] = Transport(sources=tuple(map(SourceAddress, others)))
     settings = QueueSettings(ConnectionSettings(keyspace="mail"), QueueName("spool"))
-    request = delivery.DeliveryRequest(settings=settings, sources=tuple(map(SourceAddress, options)))
+    request = DeliveryRequest(settings=settings, sources=tuple(map(SourceAddress, options)))
 
     found = request.all_sources(PickupPolicies(transports=transports))
 
