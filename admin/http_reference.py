@@ -1,4 +1,4 @@
-"""The descriptions of the HTTP sides, generated from their routes: `docs/openapi.json`, `docs/delivery.openapi.json`.
+"""The descriptions of the HTTP sides in `docs`, generated from their routes.
 
 `python -m mailmend.admin.http_reference` writes them; with `--check` it exits 1 when one is not up
 to date.
@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from mailmend.admin.api.http.routes import API
 from mailmend.admin.delivery.http.routes import DELIVERIES
 from mailmend.admin.frame.http.access import Access
 from mailmend.admin.frame.http.application import Api, application
@@ -16,7 +17,11 @@ from mailmend.admin.jobs.http import JOBS
 from mailmend.cql.generated import write_or_check
 
 _DOCS: Final = Path(__file__).resolve().parents[1] / "docs"
-FILES: Final = {_DOCS / "openapi.json": JOBS, _DOCS / "delivery.openapi.json": DELIVERIES}
+FILES: Final = {
+    _DOCS / "openapi.json": JOBS,
+    _DOCS / "delivery.openapi.json": DELIVERIES,
+    _DOCS / "api.openapi.json": API,
+}
 
 
 def text(api: Api) -> str:

@@ -52,6 +52,11 @@ COMMANDS: Final = CommandGroup(
             "jobs", "Scheduled checks and repairs: when they run, and how they ended.", "mailmend.admin.jobs.jobs:JOBS"
         ),
         Late(
+            "serve",
+            "One server: the jobs, James's tasks, and the API of runs, schema and queues.",
+            "mailmend.admin.api.serve:SERVE",
+        ),
+        Late(
             "projections",
             "Files that declare which tables follow from which truth.",
             "mailmend.admin.projections.projections:PROJECTIONS",

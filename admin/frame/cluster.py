@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from mailmend.admin.frame.extras import import_or_name_extra
+from mailmend.admin.frame.kept_clusters import kept_cluster
 from mailmend.admin.frame.plan_files import PlanFile
 from mailmend.admin.frame.scan_options import ScanOptions
 from mailmend.admin.frame.settings import ConnectionSettings
@@ -173,10 +174,11 @@ class OpenCluster:
 
 @contextmanager
 def open_cluster(connection: ConnectionSettings) -> Iterator[OpenCluster]:
-    """Connect, and close everything at the end."""
-    session = import_or_name_extra("mailmend.cql.driver.session")
-    cluster: Any = session.connect(contact_of(connection))
-    with cluster, ExitStack() as with_it:
+    """Connect, unless a server keeps this cluster open; close at the end what was opened here."""
+    contact = contact_of(connection)
+    with ExitStack() as with_it:
+        session = import_or_name_extra("mailmend.cql.driver.session")
+        cluster = kept_cluster(contact) or with_it.enter_context(session.connect(contact))
         yield OpenCluster(connection, cluster, SystemClock(), with_it)
 
 

@@ -339,6 +339,34 @@ def _blobs_collected(options: TaskOptions, outcome: TaskOutcome) -> dict[str, An
     }
 
 
+CLEAR_QUEUE: Final = "clear-mail-queue"
+DELETE_MAILS: Final = "delete-mails-from-mail-queue"
+MAIL_CONDITIONS: Final = ("sender", "name", "recipient")
+"""One of them selects the mails that a task removes."""
+
+
+def _clear_queue(options: TaskOptions) -> Iterator[str]:
+    yield from ("queue", "purge", str(options["queue"]), "--yes")
+
+
+def _delete_mails(options: TaskOptions) -> Iterator[str]:
+    yield from ("queue", "delete", str(options["queue"]))
+    for name in MAIL_CONDITIONS:
+        if name in options:
+            yield f"--{name}={options[name]}"
+
+
+def _mails_removed(options: TaskOptions, outcome: TaskOutcome) -> dict[str, Any]:
+    """The counts are of the mails that the condition selects: James's counts read every mail."""
+    left = len(outcome.result.get("failed") or ())
+    return {
+        "mailQueueName": options["queue"],
+        **{name: options[name] for name in MAIL_CONDITIONS if name in options},
+        "initialCount": (outcome.result.get("removed") or 0) + left,
+        "remainingCount": left,
+    }
+
+
 KINDS: Final = {
     kind.type: kind
     for kind in (
@@ -361,6 +389,8 @@ KINDS: Final = {
             KeyspaceLease.BLOBS,
             finds=False,
         ),
+        TaskKind(CLEAR_QUEUE, _clear_queue, _mails_removed, KeyspaceLease.QUEUES, finds=False),
+        TaskKind(DELETE_MAILS, _delete_mails, _mails_removed, KeyspaceLease.QUEUES, finds=False),
     )
 }
 

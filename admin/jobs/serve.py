@@ -433,6 +433,13 @@ def _declared(own: dict[str, Any], others: dict[str, Any], context: click.Contex
     return declared
 
 
+COMMAND_PARTS: Final = (
+    Shared("declared", {}, _declared),
+    Shared("profile", {}, lambda _own, _others, context: context.find_root().meta.get(PROFILE_NAME)),
+    Shared("typed", {}, lambda _own, _others, context: typed(context, (*CONNECTION.groups["Connection"], *LOG))),
+)
+"""What a server of jobs begins commands with."""
+
 FACE: Final = http_face(
     "--listen",
     "mailmend.admin.jobs.http:JOBS",
@@ -459,13 +466,7 @@ SERVE: Final = Command(
     mailmend[serve].""",
     service="mailmend.admin.jobs.serve:serve",
     present="mailmend.admin.jobs.serve:served_document",
-    shared=(
-        Shared("declared", {}, _declared),
-        Shared("profile", {}, lambda _own, _others, context: context.find_root().meta.get(PROFILE_NAME)),
-        Shared("typed", {}, lambda _own, _others, context: typed(context, (*CONNECTION.groups["Connection"], *LOG))),
-        FACE,
-        CONNECTION,
-    ),
+    shared=(*COMMAND_PARTS, FACE, CONNECTION),
     output=(),
     examples="""
         mailmend jobs serve

@@ -84,7 +84,7 @@ def list_runs(connection: ConnectionSettings, since: timedelta = KEEP, *, everyt
     return RunsResult(connection.keyspace, tuple(runs))
 
 
-def _explainer(run: Run, scope: RunScope) -> Callable[[Finding], Finding]:
+def explainer_of(run: Run, scope: RunScope) -> Callable[[Finding], Finding]:
     """Adds the reason to what a run left after it had recorded it: the rest is in its summary."""
     policy = RepairPolicy(run.id, run.as_of)
     if run.command == RunKind.CHECK:
@@ -116,15 +116,15 @@ def show_run(connection: ConnectionSettings, run: UUID | str, caller: Caller) ->
     with open_cluster(connection) as opened:
         ledger = opened.known_ledger(run)
         (found,) = at_present([ledger.get(ledger.id_of(run))], ledger, opened.leases())
-        scope = _scope_of(found, opened, caller)
+        scope = scope_of_run(found, opened, caller)
         examples = Examples(caller, scope, undoes=found.undoes is not None)
-        for outcome in map(_explainer(found, scope), ledger.findings(found.id)):
+        for outcome in map(explainer_of(found, scope), ledger.findings(found.id)):
             examples.take(outcome)
         affected = examples.affected(lambda: opened.cluster.keyspace(found.keyspace))
     return RunResult(found, examples.sorted(), affected, scope)
 
 
-def _scope_of(run: Run, opened: OpenCluster, caller: Caller) -> RunScope:
+def scope_of_run(run: Run, opened: OpenCluster, caller: Caller) -> RunScope:
     """What the run looked at; without projections where its declared tables do not fit any more."""
     on = replace(opened, connection=replace(opened.connection, keyspace=run.keyspace))
     try:
@@ -355,7 +355,7 @@ def undo(request: UndoRequest, caller: Caller) -> CommandResult:
             opened.mail.name,
             families,
             dry_run=request.dry_run,
-            owner=owner_name(),
+            owner=caller.name or owner_name(),
             options={"run": str(run), "no_writers": request.no_writers, **_redone_by(undone)},
         )
         mail = opened.mail

@@ -48,6 +48,7 @@ from mailmend.model.projections.declarations import (
     Declaration,
 )
 from mailmend.model.projections.family import Counts, Family, Filter, Union
+from mailmend.model.projections.filled_mirror import FilledMirror
 from mailmend.model.projections.partial_mirror import ExplodedMirror, PartialMirror
 from mailmend.model.projections.projection import Mirror, Projection
 from mailmend.model.projections.valued import Bounds, Numbers
@@ -270,6 +271,7 @@ def _projections_json(families: Sequence[Family]) -> list[dict[str, Any]]:
 
 _KINDS: Final[Mapping[type[Projection], str]] = {
     Mirror: MIRROR,
+    FilledMirror: MIRROR,
     ViewMirror: VIEW,
     PartialMirror: MIRROR,
     ExplodedMirror: EXPLODE,

@@ -13,6 +13,7 @@ from mailmend.admin.frame.command import Command
 from mailmend.admin.frame.document import Document, Grid, Part
 from mailmend.admin.frame.kinds import ParsedValue
 from mailmend.admin.frame.options import flag, option
+from mailmend.admin.frame.settings import QueueSettings
 from mailmend.admin.frame.values import fields_json, plain, printable, shown
 from mailmend.admin.queue.connections import QueueConnections, with_queues
 from mailmend.admin.queue.options import FILTERS, QUEUE_ARGUMENT, queue_settings, where
@@ -60,6 +61,15 @@ def list_queues(request: QueueRequest, _: Caller) -> QueueAnswer[QueueRequest, S
         return QueueAnswer(request, queues)
 
     return with_queues(request.settings, listed)
+
+
+def queue_names(settings: QueueSettings) -> list[QueueName]:
+    """The names of all queues of the keyspace, or of the namespace."""
+
+    async def named(connections: QueueConnections) -> list[QueueName]:
+        return await connections.names(everything=True)
+
+    return with_queues(settings, named, makes=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -102,6 +102,25 @@ class Run:
     undoes: RunId | None = None
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class FindingPosition:
+    """The place of a finding among the findings of its run.
+
+    Attributes:
+        bucket: of `FINDING_BUCKETS`.
+        key: the text of the suspect's key.
+    """
+
+    bucket: int
+    projection: str
+    key: str
+
+    @classmethod
+    def of(cls, suspect: Suspect) -> "FindingPosition":
+        key = key_text(suspect.key)
+        return cls(bucket_of(key, FINDING_BUCKETS), suspect.projection, key)
+
+
 @dataclass(frozen=True, slots=True)
 class Ledger:
     """Runs and findings in the tables of the ledger keyspace.
@@ -190,6 +209,20 @@ class Ledger:
             reads = [Read(REPAIR_FINDING, (day_of(run), run, bucket)) for bucket in buckets]
             for answer in self.tables.read_all(reads):
                 yield from _findings(answer)
+
+    def findings_from(self, run: RunId, bucket: int) -> Iterator[tuple[FindingPosition, Finding]]:
+        """The findings of a run with their positions, in the order of their positions.
+
+        One bucket is read at a time, so a page of findings costs little wherever it begins.
+
+        Args:
+            run: the run.
+            bucket: the first that is read.
+        """
+        for number in range(bucket, FINDING_BUCKETS):
+            for answer in self.tables.read_all([Read(REPAIR_FINDING, (day_of(run), run, number))]):
+                for finding in _findings(answer):
+                    yield FindingPosition.of(finding.suspect), finding
 
     def finding(self, run: RunId, suspect: Suspect) -> Finding | None:
         """The run's finding of one suspect, or None."""

@@ -23,19 +23,7 @@ from mailmend.admin.delivery.entry_changes import (
     changed_document,
     entries_changed,
 )
-from mailmend.admin.delivery.http.shared import (
-    ORDERS,
-    READS_THROUGH,
-    DryRun,
-    DurationText,
-    ReasonText,
-    ServerDesk,
-    StrictBody,
-    answered,
-    command_model,
-    normal_at,
-    responses,
-)
+from mailmend.admin.delivery.http.shared import ORDERS, READS_THROUGH, ServerDesk, command_model
 from mailmend.admin.delivery.options import (
     EntrySelection,
     attributes_of,
@@ -44,6 +32,15 @@ from mailmend.admin.delivery.options import (
 )
 from mailmend.admin.delivery.show import ShowEntryRequest, entry_document, entry_shown
 from mailmend.admin.frame.http.application import Operator, Reader, log_change
+from mailmend.admin.frame.http.bodies import (
+    DryRun,
+    DurationText,
+    ReasonText,
+    StrictBody,
+    answered,
+    normal_at,
+    responses,
+)
 from mailmend.admin.frame.values import plain
 from mailmend.admin.queue.request import PAGE_MAILS
 from mailmend.delivery.mail.entries import EntryAction, EntryField, EntryState

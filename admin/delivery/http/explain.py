@@ -23,19 +23,13 @@ from mailmend.admin.delivery.desk import (
 from mailmend.admin.delivery.entries import intent_text
 from mailmend.admin.delivery.exceeded import EXCEEDED, EXCEEDED_MAX, EXCEEDED_SHOWN
 from mailmend.admin.delivery.explain_answers import MAIL_EXPLANATION, SHARE, SOURCE, STANDING, VALUES_EXPLANATION
-from mailmend.admin.delivery.http.shared import (
-    READS_THROUGH,
-    ServerDesk,
-    StrictBody,
-    answer_model,
-    normal_at,
-    responses,
-)
+from mailmend.admin.delivery.http.shared import READS_THROUGH, ServerDesk, answer_model
 from mailmend.admin.delivery.orders_document import set_text, suspended_text
 from mailmend.admin.delivery.policy_explain import suspension_numbers
 from mailmend.admin.delivery.policy_explain_document import refusals_json, share_places
 from mailmend.admin.delivery.policy_texts import counted_json, counted_text, policy_path, suspension_path
 from mailmend.admin.frame.http.application import Reader
+from mailmend.admin.frame.http.bodies import StrictBody, normal_at, responses
 from mailmend.admin.frame.values import plain, shown
 from mailmend.delivery.mail.entries import EntryChange, EntryStage, EntryState, QueuedEntry
 from mailmend.delivery.policy.explaining import GATE, SUSPENDED, NextSource, PolicyShare, SourceExplanation

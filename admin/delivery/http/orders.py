@@ -11,18 +11,7 @@ from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
 from mailmend.admin.delivery.answers import LISTED_ORDERS, ORDER_HISTORY, ORDERED
-from mailmend.admin.delivery.http.shared import (
-    ORDERS,
-    DryRun,
-    HistoryLimit,
-    ReasonText,
-    ServerDesk,
-    StrictBody,
-    answered,
-    command_model,
-    normal_at,
-    responses,
-)
+from mailmend.admin.delivery.http.shared import ORDERS, HistoryLimit, ServerDesk, command_model
 from mailmend.admin.delivery.options import HISTORY_SHOWN
 from mailmend.admin.delivery.orders import (
     AddOrderRequest,
@@ -34,6 +23,14 @@ from mailmend.admin.delivery.orders import (
 )
 from mailmend.admin.delivery.orders_document import add_document, list_document, remove_document
 from mailmend.admin.frame.http.application import Operator, Reader, log_change
+from mailmend.admin.frame.http.bodies import (
+    DryRun,
+    ReasonText,
+    StrictBody,
+    answered,
+    normal_at,
+    responses,
+)
 from mailmend.delivery.policy.orders import OrderKind, normal_value
 from mailmend.delivery.policy.policy import PickupField, Threshold
 from mailmend.delivery.policy.rates import SECOND, DeliveryRate

@@ -9,17 +9,11 @@ from mailmend.admin.delivery.http.entries import ENTRIES
 from mailmend.admin.delivery.http.explain import EXPLAIN
 from mailmend.admin.delivery.http.orders import CONDITIONS, SUSPENSIONS
 from mailmend.admin.delivery.http.set_values import VALUES
-from mailmend.admin.delivery.http.shared import (
-    LOG,
-    READY,
-    ServerDesk,
-    answer_model,
-    bad_request,
-    responses,
-)
+from mailmend.admin.delivery.http.shared import LOG, READY, ServerDesk, answer_model
 from mailmend.admin.delivery.http.sub_queues import SUB_QUEUES
 from mailmend.admin.delivery.policies_in_force import POLICIES_IN_FORCE, policies_json
 from mailmend.admin.frame.http.application import METRICS, Api, Operator, Reader, error, health_router, log_change
+from mailmend.admin.frame.http.bodies import bad_request, responses
 from mailmend.model.errors import WrongUse
 
 POLICIES: Final = APIRouter(tags=["policies"])

@@ -8,18 +8,7 @@ from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
 from mailmend.admin.delivery.http.entries import SelectionBody
-from mailmend.admin.delivery.http.shared import (
-    ORDERS,
-    READS_THROUGH,
-    DryRun,
-    HistoryLimit,
-    ReasonText,
-    ServerDesk,
-    StrictBody,
-    answered,
-    command_model,
-    responses,
-)
+from mailmend.admin.delivery.http.shared import ORDERS, READS_THROUGH, HistoryLimit, ServerDesk, command_model
 from mailmend.admin.delivery.options import HISTORY_SHOWN
 from mailmend.admin.delivery.set_values import (
     ListValueChangesRequest,
@@ -34,6 +23,7 @@ from mailmend.admin.delivery.set_values_document import (
     value_changes_document,
 )
 from mailmend.admin.frame.http.application import Operator, Reader, log_change
+from mailmend.admin.frame.http.bodies import DryRun, ReasonText, StrictBody, answered, responses
 from mailmend.delivery.mail.set_values import NAMES
 
 VALUES: Final = APIRouter(tags=["recipients"])

@@ -12,11 +12,12 @@ from pydantic import Field
 from mailmend.admin.delivery.desk import ServerMoment, SubQueuesNow
 from mailmend.admin.delivery.explain_answers import ON_A_SERVER
 from mailmend.admin.delivery.http.explain import known_instant, line_of, refusals_of
-from mailmend.admin.delivery.http.shared import ServerDesk, StrictBody, answer_model, responses
+from mailmend.admin.delivery.http.shared import ServerDesk, answer_model
 from mailmend.admin.delivery.policy_explain import suspension_numbers
 from mailmend.admin.delivery.policy_texts import counted_text, policy_path, suspension_path
 from mailmend.admin.delivery.top import BY_DEFAULT, ROWS_MAX, SubQueueField
 from mailmend.admin.frame.http.application import Reader
+from mailmend.admin.frame.http.bodies import StrictBody, responses
 from mailmend.admin.frame.values import plain
 from mailmend.delivery.mail.entries import EntryEnd
 from mailmend.delivery.policy.explaining import (

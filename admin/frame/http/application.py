@@ -24,7 +24,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from mailmend.admin.frame.http.access import Access, Refusal, TokenRole
 from mailmend.admin.frame.http.desk import HealthStatus, MonitoredDesk, PartHealth, TooManyCalls
 from mailmend.mailqueue.prometheus import CONTENT_TYPE
-from mailmend.model.errors import CannotReach, LeaseHeld, MailmendError, NotThere, UnsafeRequest, WrongUse
+from mailmend.model.errors import (
+    CannotReach,
+    LeaseHeld,
+    MailmendError,
+    NotThere,
+    UnknownRun,
+    UnsafeRequest,
+    WrongUse,
+)
 from mailmend.model.grammar import counted_address
 from mailmend.repair.ledger.jobs import TooManyTasks, UnknownTask
 
@@ -74,6 +82,7 @@ async def _no_route(_: Request, refused: AnyHttpException) -> Response:
 _STATUS: Final[Mapping[type[MailmendError], tuple[int, ErrorKind]]] = {
     UnknownTask: (404, "notFound"),
     NotThere: (404, "notFound"),
+    UnknownRun: (404, "notFound"),
     UnsafeRequest: (409, "WrongState"),
     TooManyTasks: (429, "WrongState"),
     TooManyCalls: (429, "WrongState"),
