@@ -7,7 +7,9 @@ calls is bounded. The cluster is opened once, and all calls use it.
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextvars import copy_context
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Any, Final, NoReturn, Self, TypeVar
 from uuid import UUID
@@ -33,6 +35,11 @@ SERVICES_AT_ONCE: Final = 16
 _LOG: Final = logging.getLogger("mailmend.api")
 
 
+def _own_threads() -> Executor:
+    """Threads for services alone: the lease of the jobs is renewed in the threads of the loop."""
+    return ThreadPoolExecutor(SERVICES_AT_ONCE, thread_name_prefix="api")
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class ApiDesk:
     """Answers for one mail keyspace; one event loop uses it.
@@ -42,15 +49,16 @@ class ApiDesk:
         clock: paces what is watched.
         tasks: takes James's tasks, which the leader of the jobs runs.
         cluster: the cluster that is open; None: each call connects for itself.
-        apart: runs a function in a thread.
+        apart: runs a function in a thread; None: in one of the desk's own threads.
     """
 
     settings: QueueSettings
     clock: Clock
     tasks: TaskDesk
     cluster: OpenCluster | None = None
-    apart: Apart = asyncio.to_thread
+    apart: Apart | None = None
     _working: int = 0
+    _threads: Executor = field(default_factory=_own_threads)
 
     @property
     def connection(self) -> ConnectionSettings:
@@ -84,10 +92,15 @@ class ApiDesk:
             arguments.append(Caller(name=by, ask=_unconfirmed, remark=_log_remark))
         self._working += 1
         try:
-            found: T = await self.apart(partial(self._served, service, arguments))
+            apart = self.apart or self._apart
+            found: T = await apart(partial(self._served, service, arguments))
             return found
         finally:
             self._working -= 1
+
+    async def _apart(self, function: Callable[[], T]) -> T:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, copy_context().run, function)
 
     def _served(self, service: Callable[..., T], arguments: list[Any]) -> T:
         if self.cluster is None:
@@ -131,13 +144,7 @@ class ServedDesk(TaskDesk):
     ) -> Self:
         """A desk that has all of another one, and the API of a keyspace."""
         own = {each.name: getattr(tasks, each.name) for each in fields(tasks)}
-        desk = ApiDesk(
-            settings=settings,
-            clock=tasks.clock,
-            tasks=tasks,
-            cluster=cluster,
-            apart=tasks.apart,
-        )
+        desk = ApiDesk(settings=settings, clock=tasks.clock, tasks=tasks, cluster=cluster)
         return cls(**own, api=desk)
 
 

@@ -1,12 +1,14 @@
-"""The API over a cluster in memory, as a client sees it."""
+"""The API over a cluster in memory, as a client sees it; each answer is held against the API's description."""
 
-import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import httpx2
+from jsonschema import Draft202012Validator
 
 from mailmend.admin.api.desk import ServedDesk
 from mailmend.admin.api.http.routes import API
@@ -33,7 +35,6 @@ class ApiWorld:
 
     def __post_init__(self) -> None:
         self.desk = ServedDesk.over(self.tasks.desk, self.settings)
-        self.desk.api.apart = in_a_thread
 
     @asynccontextmanager
     async def client(self, token: str | None = OPERATOR) -> AsyncIterator[httpx2.AsyncClient]:
@@ -44,6 +45,38 @@ class ApiWorld:
         async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1:8000", headers=headers) as found:
             yield found
 
+    async def asked(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        token: str | None = OPERATOR,
+        status: int = 200,
+    ) -> Any:
+        """The JSON of an answer of that status, which is as its route is described; None: it has no content."""
+        async with self.client(token) as client:
+            answer = await client.request(method, path, json=body)
+        assert answer.status_code == status, answer.text
+        if not answer.content:
+            return None
+        found = answer.json()
+        if schema := schema_of(method, path.partition("?")[0], str(status)):
+            Draft202012Validator(schema).validate(found)
+        return found
 
-async def in_a_thread(function: Any) -> Any:
-    return await asyncio.to_thread(function)
+
+@cache
+def description() -> dict[str, Any]:
+    return application(API, None, Access()).openapi()
+
+
+def schema_of(method: str, path: str, status: str) -> dict[str, Any] | None:
+    """The schema of an answer; None where no route has this path."""
+    document = description()
+    for template in sorted(document["paths"], key=lambda text: text.count("{")):
+        operation = document["paths"][template].get(method.lower())
+        if operation and re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", template), path):
+            schema = operation["responses"][status]["content"]["application/json"]["schema"]
+            return {**schema, "components": document["components"]}
+    return None

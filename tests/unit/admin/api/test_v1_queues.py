@@ -33,15 +33,6 @@ def api(queue: QueueShell, tmp_path: Path) -> ApiWorld:
     return ApiWorld(TaskWorld(tmp_path, queue.clock), settings)
 
 
-async def asked(
-    api: ApiWorld, method: str, path: str, body: Any = None, *, token: str | None = OPERATOR, status: int = 200
-) -> Any:
-    async with api.client(token) as client:
-        answer = await client.request(method, path, json=body)
-    assert answer.status_code == status, answer.text
-    return answer.json() if answer.content else None
-
-
 def no_age(json: dict[str, Any]) -> dict[str, Any]:
     return {**json, "mails": [{**mail, "age_seconds": 0} for mail in json["mails"]]}
 
@@ -55,8 +46,8 @@ class TestReading:
 
     def test_queues_are_as_the_commands_print_them(self, queue: QueueShell, api: ApiWorld) -> None:
         self.put(queue)
-        listed = asyncio.run(asked(api, "GET", "/v1/queues", token=VIEWER))
-        shown = asyncio.run(asked(api, "GET", "/v1/queues/spool", token=VIEWER))
+        listed = asyncio.run(api.asked("GET", "/v1/queues", token=VIEWER))
+        shown = asyncio.run(api.asked("GET", "/v1/queues/spool", token=VIEWER))
 
         assert listed == queue("list", "--json").json
         health = queue("health", "spool", "--no-broker", "--json").json
@@ -66,8 +57,8 @@ class TestReading:
 
     def test_each_mail_is_on_one_page_without_its_content(self, queue: QueueShell, api: ApiWorld) -> None:
         self.put(queue)
-        first = asyncio.run(asked(api, "GET", "/v1/queues/spool/mails?limit=3", token=VIEWER))
-        last = asyncio.run(asked(api, "GET", f"/v1/queues/spool/mails?limit=3&after={first['next']}", token=VIEWER))
+        first = asyncio.run(api.asked("GET", "/v1/queues/spool/mails?limit=3", token=VIEWER))
+        last = asyncio.run(api.asked("GET", f"/v1/queues/spool/mails?limit=3&after={first['next']}", token=VIEWER))
 
         assert no_age(first) == no_age(queue("browse", "--limit", "3", "--json").json)
         assert [mail["name"] for mail in (*first["mails"], *last["mails"])] == ["one", "two", "three", "later"]
@@ -77,7 +68,7 @@ class TestReading:
     def test_mails_are_selected(self, queue: QueueShell, api: ApiWorld) -> None:
         queue.put("one", sender="Ann@example.org")
         queue.put("two", sender="bob@example.org")
-        found = asyncio.run(asked(api, "GET", "/v1/queues/spool/mails?sender=ann@EXAMPLE.org", token=VIEWER))
+        found = asyncio.run(api.asked("GET", "/v1/queues/spool/mails?sender=ann@EXAMPLE.org", token=VIEWER))
         assert [mail["name"] for mail in found["mails"]] == ["one"]
 
 
@@ -89,8 +80,8 @@ class TestChanges:
     ) -> None:
         caplog.set_level(logging.INFO, "mailmend.api")
         queue.put_later("later", timedelta(hours=1))
-        tried = asyncio.run(asked(api, "POST", "/v1/queues/spool/flush", {"dry_run": True}))
-        done = asyncio.run(asked(api, "POST", "/v1/queues/spool/flush", {}))
+        tried = asyncio.run(api.asked("POST", "/v1/queues/spool/flush", {"dry_run": True}))
+        done = asyncio.run(api.asked("POST", "/v1/queues/spool/flush", {}))
 
         assert (tried["flushed"], tried["delayed"], done["flushed"]) == (0, 1, 1)
         assert queue.delivered(1) == ["later"]
@@ -103,24 +94,24 @@ class TestChanges:
         queue.put("ham")
         which = {"selection": {"sender": "spammer@*"}}
 
-        tried = asyncio.run(asked(api, "POST", "/v1/queues/spool/delete", {**which, "dry_run": True}))
+        tried = asyncio.run(api.asked("POST", "/v1/queues/spool/delete", {**which, "dry_run": True}))
         assert ([mail["name"] for mail in tried["mails"]], queue.names()) == (["spam"], ["spam", "ham"])
-        removed = asyncio.run(asked(api, "POST", "/v1/queues/spool/delete", which))
+        removed = asyncio.run(api.asked("POST", "/v1/queues/spool/delete", which))
         assert (removed["removed"], queue.names()) == (1, ["ham"])
-        (kept,) = asyncio.run(asked(api, "GET", "/v1/kept-mails"))["files"]
+        (kept,) = asyncio.run(api.asked("GET", "/v1/kept-mails"))["files"]
         assert removed["kept"].endswith(kept["file"])
-        back = asyncio.run(asked(api, "POST", "/v1/kept-mails/restore", {"file": kept["file"]}))
+        back = asyncio.run(api.asked("POST", "/v1/kept-mails/restore", {"file": kept["file"]}))
 
         assert (back["restored"], sorted(queue.names())) == (1, ["ham", "spam"])
-        again = asyncio.run(asked(api, "POST", "/v1/kept-mails/restore", {"file": kept["file"]}, status=409))
+        again = asyncio.run(api.asked("POST", "/v1/kept-mails/restore", {"file": kept["file"]}, status=409))
         assert "put back before" in again["message"]
 
     def test_a_purge_has_to_be_confirmed(self, queue: QueueShell, api: ApiWorld) -> None:
         queue.put("one", "two")
-        refused = asyncio.run(asked(api, "POST", "/v1/queues/spool/purge", {}, status=409))
+        refused = asyncio.run(api.asked("POST", "/v1/queues/spool/purge", {}, status=409))
         assert ("Remove every mail" in refused["message"], queue.names()) == (True, ["one", "two"])
 
-        done = asyncio.run(asked(api, "POST", "/v1/queues/spool/purge", {"confirm": True}))
+        done = asyncio.run(api.asked("POST", "/v1/queues/spool/purge", {"confirm": True}))
 
         assert (done["removed"], queue.names()) == (2, [])
 
@@ -144,7 +135,7 @@ class TestChanges:
         self, queue: QueueShell, api: ApiWorld, method: str, path: str, body: Any, *, status: int
     ) -> None:
         queue.put("one")
-        refused = asyncio.run(asked(api, method, path, body, status=status))
+        refused = asyncio.run(api.asked(method, path, body, status=status))
         assert (refused["statusCode"], queue.names()) == (status, ["one"])
 
     @pytest.mark.parametrize(
@@ -162,7 +153,7 @@ class TestChanges:
     def test_a_viewer_changes_nothing(self, queue: QueueShell, api: ApiWorld, method: str, path: str) -> None:
         queue.put("one")
         body = {"delayed": False} if method == "PATCH" else {"confirm": True, "selection": {"name": "*"}}
-        refused = asyncio.run(asked(api, method, path, body, token=VIEWER, status=403))
+        refused = asyncio.run(api.asked(method, path, body, token=VIEWER, status=403))
         assert (refused["type"], queue.names()) == ("Forbidden", ["one"])
 
 
@@ -177,25 +168,25 @@ class TestJames:
         one = {"name": "one", "sender": "ann@example.org", "recipients": ["bob@example.org"], "nextDelivery": None}
         later = {"name": "later", "sender": None, "recipients": ["cy@example.org"], "nextDelivery": due_at}
 
-        assert asyncio.run(asked(api, "GET", "/mailQueues", token=VIEWER)) == ["outgoing", "spool"]
-        assert asyncio.run(asked(api, "GET", "/mailQueues/spool", token=VIEWER)) == {"name": "spool", "size": 2}
+        assert asyncio.run(api.asked("GET", "/mailQueues", token=VIEWER)) == ["outgoing", "spool"]
+        assert asyncio.run(api.asked("GET", "/mailQueues/spool", token=VIEWER)) == {"name": "spool", "size": 2}
         for query, found in (
             ("", [one, later]),
             ("?limit=1", [one]),
             ("?delayed=true", [later]),
             ("?delayed=false", [one]),
         ):
-            assert asyncio.run(asked(api, "GET", f"/mailQueues/spool/mails{query}", token=VIEWER)) == found
-        missing = asyncio.run(asked(api, "GET", "/mailQueues/other", token=VIEWER, status=404))
+            assert asyncio.run(api.asked("GET", f"/mailQueues/spool/mails{query}", token=VIEWER)) == found
+        missing = asyncio.run(api.asked("GET", "/mailQueues/other", token=VIEWER, status=404))
         assert (missing["type"], missing["message"]) == ("notFound", "other can not be found")
 
     def test_delayed_mails_are_delivered_now(self, queue: QueueShell, api: ApiWorld) -> None:
         queue.put_later("later", timedelta(hours=1))
         path = "/mailQueues/spool/mails"
         for query, body in (("", {"delayed": False}), ("?delayed=true", {"delayed": True}), ("?delayed=true", {})):
-            assert asyncio.run(asked(api, "PATCH", path + query, body, status=400))["type"] == "InvalidArgument"
+            assert asyncio.run(api.asked("PATCH", path + query, body, status=400))["type"] == "InvalidArgument"
 
-        assert asyncio.run(asked(api, "PATCH", f"{path}?delayed=true", {"delayed": False}, status=204)) is None
+        assert asyncio.run(api.asked("PATCH", f"{path}?delayed=true", {"delayed": False}, status=204)) is None
 
         assert queue.delivered(1) == ["later"]
 
@@ -248,7 +239,7 @@ class TestJames:
         self, queue: QueueShell, api: ApiWorld, query: str, said: str
     ) -> None:
         queue.put("one")
-        refused = asyncio.run(asked(api, "DELETE", f"/mailQueues/spool/mails?{query}", status=400))
+        refused = asyncio.run(api.asked("DELETE", f"/mailQueues/spool/mails?{query}", status=400))
         assert (refused["type"], said in refused["message"]) == ("InvalidArgument", True)
         assert api.tasks.tasks.listed() == []
 
