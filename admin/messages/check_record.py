@@ -19,6 +19,7 @@ from mailmend.admin.messages.blob_sources import BlobsWanted
 from mailmend.admin.messages.blobs_result import BlobsResult, summary_of
 from mailmend.admin.messages.bound_tables import BoundTables, file_of
 from mailmend.admin.messages.mending import CheckRequest, CommandResult
+from mailmend.admin.messages.options import WHAT_DEFAULT
 from mailmend.mailqueue.rules.blob_ids import BlobVerdict
 from mailmend.model.catalog.ledger import KEEP
 from mailmend.model.durations import format_duration
@@ -127,9 +128,17 @@ def _options(request: CheckRequest) -> dict[str, Any]:
         given["projection"] = request.projection
     elif request.projections is not None:
         given["projections"] = file_of(request.projections)
-        given["named"] = request.what
+        del given["what"]
+        if request.what != WHAT_DEFAULT:
+            given["named"] = request.what
     if request.staging:
         given["staging"] = without_secrets(request.staging)
+    return given | _stores(request)
+
+
+def _stores(request: CheckRequest) -> dict[str, Any]:
+    """Where blobs and messages are, without secrets."""
+    given = {}
     match request.blobs:
         case BlobsSettings():
             given["blobs"] = request.blobs.place

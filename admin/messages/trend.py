@@ -89,8 +89,13 @@ def label_of(run: Run) -> str:
     """The command of a run; a check with what it looked at."""
     if run.command != RunKind.CHECK:
         return run.command
-    words = (run.command, run.options.get("what"), run.options.get("projection"))
-    return " ".join(str(word) for word in words if word)
+    words = [run.command]
+    for name in ("what", "projection", "named"):
+        if name in run.options:
+            words.append(str(run.options[name]))
+    if "projections" in run.options:
+        words += ("--projections", str(run.options["projections"]))
+    return " ".join(words)
 
 
 def share_text(share: float) -> str:

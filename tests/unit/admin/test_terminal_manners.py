@@ -9,6 +9,7 @@ import pytest
 from mailmend.admin.frame.command import SHORT
 from mailmend.admin.frame.pager import pager_words
 from mailmend.admin.main import mailmend as root
+from mailmend.admin.messages.record_document import NOT_KEPT
 from mailmend.admin.reference import commands_of
 from tests.support.commands import QUICK, CommandLine, Ended
 from tests.support.mail_states import MailKeyspace
@@ -84,7 +85,7 @@ class TestStderr:
     def test_no_progress_leaves_the_rest(self, mailmend: CommandLine, tmp_path: Path) -> None:
         ended = mailmend("check", *QUICK, "--no-progress", "--findings", str(tmp_path / "findings"))
 
-        assert ended.err.splitlines() == [f"Findings: {tmp_path / 'findings'}"]
+        assert ended.err.splitlines() == [f"Findings: {tmp_path / 'findings'}", NOT_KEPT]
 
     def test_verbose_logs_each_step(self, mailmend: CommandLine) -> None:
         ended = mailmend("check", *QUICK, "-v", "--log-format", "json")
@@ -109,7 +110,7 @@ class TestStderr:
         file.write_text("no_progress = true\n")
 
         assert mailmend("check", *QUICK, MAILMEND_QUIET="1").err == ""
-        assert mailmend("check", *QUICK, "--config", str(file)).err == ""
+        assert mailmend("check", *QUICK, "--config", str(file)).err == f"{NOT_KEPT}\n"
 
 
 class TestPager:

@@ -48,7 +48,9 @@ class TestRecord:
         lines = mailmend("runs", "show", record["run"], "--findings").out.splitlines()
         assert [(one["verdict"], one["result"]) for one in map(json.loads, lines)] == [("PROJECT", None)]
 
-    @pytest.mark.parametrize("what", ["messages", "queues", "all", "imapUidTable messageIdTable"])
+    @pytest.mark.parametrize(
+        "what", ["messages", "queues", "all", "imapUidTable messageIdTable", "--projections james"]
+    )
     def test_each_kind_of_check_can_be_kept(self, mailmend: CommandLine, what: str) -> None:
         checked = mailmend("check", *what.split(), *QUICK, "--record", "--json")
 
