@@ -26,6 +26,7 @@ from mailmend.admin.messages.bound_tables import (
     tables_named,
 )
 from mailmend.admin.messages.check_record import RECORDING, recorded
+from mailmend.admin.messages.check_settings import check_settings, timing_of_counters
 from mailmend.admin.messages.mending import CheckRequest, CommandResult, ended, given, staged, unseen
 from mailmend.admin.messages.mismatches import check_james
 from mailmend.admin.messages.options import (
@@ -43,21 +44,19 @@ from mailmend.admin.messages.options import (
 from mailmend.admin.messages.record_document import with_record
 from mailmend.admin.messages.runs import affected
 from mailmend.admin.messages.shared_document import document_of
+from mailmend.admin.messages.snapshot_check import SNAPSHOT, SNAPSHOT_NAME, check_snapshot
 from mailmend.admin.projections.projections import is_james
 from mailmend.cql.introspect import tables_of
 from mailmend.model.catalog.left_tables import LeftTable, left_tables
 from mailmend.model.catalog.mail import FAMILIES, MESSAGES
 from mailmend.model.errors import AccessDenied, ExitCode, MailmendError, MissingExtra, ResultUnwritten, WrongUse
 from mailmend.model.projections.family import Family
-from mailmend.model.projections.findings import RepairPolicy
-from mailmend.repair.clock import STAMP_AGE_SECONDS, Timing
 from mailmend.repair.mending import runner
-from mailmend.repair.mending.engine import RepairSettings
 
 
 def find_drift(request: CheckRequest, caller: Caller) -> CommandResult | BlobsResult:
     """What `mailmend check` finds: in blobs, queues, messages or declared tables."""
-    if request.what != "blobs" or _is_of_tables(request):
+    if request.what != "blobs" or request.snapshot or _is_of_tables(request):
         return check(request, caller)
     with open_cluster(request.connection) as opened:
         return recorded(request, caller, opened, lambda to, _: _find_blobs(request, to, opened))
@@ -88,6 +87,8 @@ def check(request: CheckRequest, caller: Caller) -> CommandResult:
     Raises:
         WrongUse: neither a word nor the name of a declared projection.
     """
+    if request.snapshot:
+        return check_snapshot(request, caller)
     if not _is_of_tables(request) and request.what not in {"all", "messages", "queues"}:
         raise WrongUse(
             f"{request.what!r} is not looked at here",
@@ -241,26 +242,8 @@ def _find_in(
 ) -> CommandResult:
     """Find drift; `meanwhile` is called once, where lags are waited for."""
     examples = Examples(caller, tables.scope)
-    skew = request.clock_skew.total_seconds()
     bound = tables.bound
-    settings = RepairSettings(
-        keyspace=opened.mail.name,
-        families=bound.families,
-        missing_columns=bound.missing_columns,
-        missing_tables=bound.missing_tables,
-        level=request.level,
-        delay_seconds=request.delay.total_seconds(),
-        timing=Timing(0, skew, no_writers=True),
-        recheck=not request.no_recheck,
-        pressed=request.connection.is_pressed(request.pace),
-        policy=RepairPolicy(
-            accept_torn=request.torn == "accept",
-            fill_torn=request.torn == "fill",
-            rows_per_second=request.rows_per_second,
-        ),
-    )
-    # Nothing is written, so any margin that covers the skew will do for the two looks at counters.
-    counters = Timing(skew + STAMP_AGE_SECONDS + 1, skew, no_writers=request.no_writers)
+    settings = check_settings(request, opened.mail.name, tables)
     engine = chosen_engine(opened, request, caller.remark, tables.truths)
     with staged(request.staging, opened, settings, caller) as (settings, area):
         tools = repair_tools(
@@ -268,7 +251,7 @@ def _find_in(
             settings,
             engine,
             caller.progress,
-            timing=counters,
+            timing=timing_of_counters(request),
             staging=area,
             meanwhile=meanwhile,
         )
@@ -322,6 +305,10 @@ CHECK: Final = Command(
     written, and no lease of a repair is taken. If the record cannot be written, the result is shown
     all the same, and the exit code is 3. A check of blobs keeps its sums alone.
 
+    With --snapshot the tables are read from a node's snapshot files, and the scan sends nothing to
+    the cluster; --no-recheck then asks no cluster at all: is this backup consistent? Damaged and
+    missing files are named, the others are read (`snapshot` in the JSON, exit code 3).
+
     At its end a check of messages names the denormalised tables of the keyspace that it did not
     look at, with the reason (`left_tables` in the JSON). --projections james names those that James
     does not fill. They change no exit code.""",
@@ -337,6 +324,8 @@ CHECK: Final = Command(
         *SCANNING,
         STAGING,
         *RECORDING,
+        SNAPSHOT,
+        SNAPSHOT_NAME,
     ),
     shared=(BLOBS_WANTED, CHECKED_PULSAR, CONNECTION),
     output=MEASURED,
@@ -355,6 +344,7 @@ CHECK: Final = Command(
         mailmend check --projections shop.toml -k shop     every pair of tables of the file
         mailmend check --projections james                 James's other tables
         mailmend check quotaCurrentValue --projections james
+        mailmend check messages --snapshot /backup/node1 --no-recheck
         mailmend check --report drift.html --findings drift.jsonl
         mailmend check --no-recheck --json | jq .findings  raw suspects, at once
         mailmend check --record                            keep it for mailmend runs trend""",

@@ -53,6 +53,8 @@ class CheckRequest(ScanOptions):
 
     Attributes:
         projection: a table that follows from the table `what`; None: no pair of tables is named.
+        snapshot: folders of snapshots that are read instead of the cluster.
+        snapshot_name: the snapshot to read, where a folder has several.
         projections: what is looked at, or the file that declares it; None: James's tables are.
         blobs: where the contents of mails in queues are; None: not looked at. Of blobs: a `BlobsWanted`.
         pulsar: whose topics' mails are looked at too, as `PulsarSettings`; None: no Pulsar is asked.
@@ -66,6 +68,8 @@ class CheckRequest(ScanOptions):
     projection: str | None = None
     projections: Path | Declaration | None = None
     no_recheck: bool = False
+    snapshot: tuple[Path, ...] = ()
+    snapshot_name: str | None = None
     blobs: "BlobsSettings | BlobsWanted | None" = None
     pulsar: PulsarSettings | None = None
     record: bool | None = None
@@ -154,6 +158,7 @@ _NOT_REPEATED = frozenset(
         *("connection", "what", "dry_run", "plan", "no_recheck", "blobs", "store", "broker", "typed", "missing"),
         *("projection", "projections", "named", "mailboxes"),
         *("settings", "approved", "kind", "scanning"),
+        *("snapshot", "snapshot_name"),
     }
 )
 

@@ -109,6 +109,8 @@ class RepairResult:
         engine: what scanned the keyspace; None where nothing was scanned.
         pace: the rates of the run, and why; None where nothing could change them.
         staging: the area of a staged scan, at its end.
+        snapshot: the files that were read instead of the cluster; `damaged` and `missing` name
+            the files that were not read.
         exit: the exit code of the command.
     """
 
@@ -137,6 +139,7 @@ class RepairResult:
     engine: Engine | None = None
     pace: Mapping[str, Any] | None = None
     staging: Mapping[str, Any] | None = None
+    snapshot: Mapping[str, Any] | None = None
     exit: int = 0
 
     def count(self, finding: Finding) -> None:
@@ -171,7 +174,7 @@ class RepairResult:
         """
         if self.untried and not self.fixed.total():
             return ExitCode.CANNOT_REACH
-        if self.failed or self.untried:
+        if self.failed or self.untried or self._has_unread_files:
             return ExitCode.PARTLY_FAILED
         if self.left.total() or self.missing_columns or self.missing_tables or self.gaps:
             return ExitCode.DRIFT
@@ -180,6 +183,10 @@ class RepairResult:
         if not all(generator.raised for generator in self.generators):
             return ExitCode.DRIFT
         return ExitCode.FINE
+
+    @property
+    def _has_unread_files(self) -> bool:
+        return bool(self.snapshot and (self.snapshot["damaged"] or self.snapshot["missing"]))
 
     @property
     def too_young(self) -> int:
