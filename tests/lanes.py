@@ -88,6 +88,7 @@ class Lane:
 UNIT = "tests/unit"
 UNIT_WITH_DRIVER = (
     "tests/unit/cql",
+    "tests/unit/repair/snapshots/test_cells.py",
     "tests/unit/repair/test_client_timeouts.py",
     "tests/unit/admin/test_advise_story.py",
 )

@@ -48,7 +48,7 @@ from tests.support.brokers import one_rabbitmq
 from tests.support.keyspaces import created, dropped
 from tests.support.object_stores import one_s3
 from tests.support.pulsars import throwaway_pulsar
-from tests.support.servers import one_node
+from tests.support.servers import CassandraServer, one_node
 from tests.support.spark import started_settings
 
 T = TypeVar("T")
@@ -117,7 +117,7 @@ def _on_a_node(arguments: argparse.Namespace, results: dict[str, Any]) -> None:
             "replay": lambda: {"replay": _replay(contact)},
             "cleanup": lambda: {"cleanup": _cleanup(contact, mails)},
             "blobs": lambda: {"blobs": _blobs(contact, arguments.blobs)},
-            "check": lambda: {"check": _check(contact, messages or checking.MESSAGES)},
+            "check": lambda: {"check": _check(server, contact, messages or checking.MESSAGES)},
             "declared": lambda: {"declared": _declared(contact, messages or checking.MESSAGES)},
             "pressure": lambda: {"pressure": _pressure(contact, pressed)},
             "scanning": lambda: _spark(contact, messages or MESSAGES),
@@ -372,10 +372,11 @@ def _spark(contact: Contact, messages: int) -> dict[str, Any]:
     }
 
 
-def _check(contact: Contact, messages: int) -> dict[str, Any]:
+def _check(server: CassandraServer, contact: Contact, messages: int) -> dict[str, Any]:
     print(f"== A check of {messages:,} messages as James left them: the whole command, engines in turn")
     checking.populate(contact, "bench_check", messages)
-    measured = checking.measure(contact, "bench_check", messages)
+    snapshot = checking.snapshot_of(server, "bench_check")
+    measured = checking.measure(contact, "bench_check", messages, snapshot)
     for one in measured:
         print(one)
     ratios = checking.ratios(measured)

@@ -6,12 +6,15 @@ and a walk that reads as James does; both know only two of the tables.
 """
 
 import json
+import shlex
 import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import psutil
@@ -22,6 +25,8 @@ from mailmend.repair.decisions.engines import SPARK_ROWS_MIN
 from tests.bench.james_repair import SAMPLE_SECONDS, SECONDS_MAX, SHIPPED, UNTHROTTLED, james_per_second
 from tests.bench.population import WORN
 from tests.bench.scanning import family_of, walk_per_second
+from tests.support.nodetool import nodetool_of
+from tests.support.servers import CassandraServer
 
 MESSAGES: Final = 200_000
 ROUNDS: Final = 3
@@ -33,6 +38,12 @@ LANES: Final[Mapping[str, str]] = {
 """Without writers nobody waits between two looks at a counter. The dry run looks again at every leak too."""
 HOURLY: Final = {"hourly, --pace auto, local": "check messages --delay 0 --no-writers --engine local --pace auto"}
 """On a sound population, as a job of every hour finds it."""
+
+SNAPSHOT: Final[Mapping[str, str]] = {
+    "check, snapshot": "check messages --delay 0 --no-writers --engine local",
+    "check, snapshot alone": "check messages --no-recheck",
+}
+"""The same check from a snapshot's files; alone no cluster is asked, so counters are suspects."""
 
 BARE: Final[Mapping[str, str]] = {"bare scans, Spark": "spark", "bare scans, local": "local"}
 
@@ -83,12 +94,25 @@ def populate(contact: Contact, keyspace: str, messages: int, *, worn: bool = Tru
     subprocess.run([sys.executable, "-m", "tests.bench.population", address, keyspace, str(messages), *how], check=True)
 
 
-def measure(contact: Contact, keyspace: str, messages: int) -> list[Checked]:
+def snapshot_of(server: CassandraServer, keyspace: str) -> Path | None:
+    """The folder of a new snapshot; None where the files of the server are elsewhere."""
+    if server.sstables is None or server.jmx_port is None:
+        return None
+    with TemporaryDirectory() as home:
+        nodetool = shlex.split(nodetool_of(server, Path(home)).format(host=server.host))
+        subprocess.run([*nodetool, "snapshot", keyspace], check=True, capture_output=True)
+    return server.sstables / keyspace
+
+
+def measure(contact: Contact, keyspace: str, messages: int, snapshot: Path | None = None) -> list[Checked]:
     """Run the lanes and the bare scans in turn."""
     place = ["--host", contact.hosts[0], "--port", str(contact.port), "--keyspace", keyspace, "--json"]
     address, brief = f"{contact.hosts[0]}:{contact.port}", ["brief"] if messages < SPARK_ROWS_MIN else []
     commands = {lane: ["mailmend", *command.split(), *place] for lane, command in LANES.items()}
     commands |= {lane: ["tests.bench.scanning", address, keyspace, engine, *brief] for lane, engine in BARE.items()}
+    if snapshot is not None:
+        files = ["--snapshot", str(snapshot)]
+        commands |= {lane: ["mailmend", *command.split(), *place, *files] for lane, command in SNAPSHOT.items()}
     runs = [run(lane, command, _found_by(lane)) for _ in range(ROUNDS) for lane, command in commands.items()]
     return [middle([one for one in runs if one.lane == lane]) for lane in commands]
 
@@ -101,9 +125,13 @@ def measure_hourly(contact: Contact, keyspace: str) -> list[Checked]:
 
 
 def ratios(measured: Sequence[Checked]) -> dict[str, float]:
-    """Each engine's whole check in bare scans of the same tables and columns, both with their start."""
+    """Whole checks in bare scans of the same tables and columns, and in a check of the cluster."""
     seconds = {one.lane: one.seconds for one in measured}
-    return {f"check ÷ {bare}": round(seconds[bare.replace("bare scans", "check")] / seconds[bare], 2) for bare in BARE}
+    found = {f"check ÷ {bare}": round(seconds[bare.replace("bare scans", "check")] / seconds[bare], 2) for bare in BARE}
+    for lane in SNAPSHOT.keys() & seconds.keys():
+        for other in ("check, local", "bare scans, local"):
+            found[f"{lane} ÷ {other}"] = round(seconds[lane] / seconds[other], 2)
+    return found
 
 
 def beside(contact: Contact, keyspace: str, messages: int) -> list[Peer]:

@@ -30,7 +30,7 @@ ARCHITECTURE: Final = Picture(
             0,
             "check",
             ("one scan, in this process or Spark",),
-            ("repair/scanners repair/joins", "repair/staging", "spark_repair"),
+            ("repair/scanners repair/joins", "repair/staging repair/snapshots", "spark_repair"),
             "ours",
         ),
         Box(

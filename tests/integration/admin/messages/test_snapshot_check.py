@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from mailmend.model.catalog.mail import FIRST_UNSEEN, IMAP_UID, MESSAGE_ID, MESSAGE_V3
-from mailmend.model.operations import Change, Put, Remove
+from mailmend.model.operations import Change, Put, Remove, Scan
 from tests.support.commands import QUICK, CommandLine
 from tests.support.mail_states import MailKeyspace, keyspace_of_its_own, shell_on
 from tests.support.nodetool import nodetool_of
@@ -127,7 +127,7 @@ def test_a_snapshot_alone_needs_no_cluster(snapped: Snapped, tmp_path: Path) -> 
 def test_of_the_files_of_several_nodes_the_newest_cells_count(snapped: Snapped, tmp_path: Path) -> None:
     older = snapped.copy_of(BEFORE, tmp_path / "one")
     newer = snapped.copy_of(AFTER, tmp_path / "other")
-    _, expected = raw(snapped, tmp_path / "newer.jsonl", "--snapshot", str(newer))
+    _, expected = raw(snapped, tmp_path / "live.jsonl")
 
     _, findings = raw(snapped, tmp_path / "both.jsonl", "--snapshot", str(older), "--snapshot", str(newer))
 
@@ -142,22 +142,24 @@ def test_expiry_is_judged_at_the_time_of_the_snapshot(snapped: Snapped, tmp_path
         found = json.loads(manifest.read_text())
         assert "created_at" in found
         manifest.write_text(json.dumps({**found, "created_at": later}))
-    before, _ = raw(snapped, tmp_path / "before.jsonl", *snapshot_of(snapped, AFTER))
+    rows = sum(1 for _ in snapped.mail.tables.scan(Scan(IMAP_UID, ("uid",))))
 
     document, _ = raw(snapped, tmp_path / "after.jsonl", "--snapshot", str(files))
 
-    assert document["scanned"]["imapUidTable"] == before["scanned"]["imapUidTable"] - 1
+    assert document["scanned"]["imapUidTable"] == rows - 1
 
 
-def test_what_is_still_wrong_on_the_cluster_is_drift(snapped: Snapped) -> None:
-    """The second look reads the cluster: of an old snapshot nothing is left, and of a new one what is there."""
+def test_the_second_look_reads_the_cluster(snapped: Snapped) -> None:
+    """A row that was mended after the snapshot is no drift; the others are what a check of the cluster finds."""
+    mended, *_ = snapped.mail.truths[6:]
+    snapped.mail.tables.write(Put(MESSAGE_ID, mirror_row(mended)))
     live = snapped.shell("check", "messages", *QUICK, "--json")
 
-    new = snapped.shell("check", "messages", *QUICK, "--json", *snapshot_of(snapped, AFTER))
-    old = snapped.shell("check", "messages", *QUICK, "--json", *snapshot_of(snapped, BEFORE))
+    ended = snapped.shell("check", "messages", *QUICK, "--json", *snapshot_of(snapped, AFTER))
 
-    assert (new.code, new.json["findings"]) == (1, live.json["findings"])
-    assert (old.code, old.json["findings"]) == (0, {}), old.err
+    snapped.mail.lose_projection(mended)
+    assert (ended.code, ended.json["findings"]) == (1, live.json["findings"]), ended.err
+    assert ended.json["suspects"] == live.json["suspects"] + 1
 
 
 def test_damaged_and_missing_files_are_named_and_the_others_are_read(snapped: Snapped, tmp_path: Path) -> None:
