@@ -83,6 +83,11 @@ COMMANDS: Final = CommandGroup(
             "metrics", "What monitoring sees: metrics, alerts, a dashboard.", "mailmend.admin.metrics.metrics:METRICS"
         ),
         Late(
+            "serve",
+            "A page to look at: what is wrong now, runs and findings, jobs, runbooks, settings.",
+            "mailmend.admin.page.serve:SERVE",
+        ),
+        Late(
             "runbook",
             "Pages for the operator's questions.",
             "mailmend.admin.local.about:RUNBOOK",

@@ -26,6 +26,7 @@ EXTRAS: Final = {
     "yaml": "delivery",
     "cryptography": "delivery",
     "fastapi": "serve",
+    "markdown_it": "serve",
     "uvicorn": "serve",
 }
 

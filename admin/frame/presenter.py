@@ -198,7 +198,7 @@ def html_of(document: Document, now_micros: int) -> str:
         .get_template("report.html")
         .render(
             document=document,
-            parts=[_html_part(part) for part in parts],
+            parts=[html_part(part) for part in parts],
             pages=[page_named(name) for name in _runbooks_in(parts)],
             numeric=NUMERIC,
             commands=COMMANDS,
@@ -232,7 +232,8 @@ def _runbooks_in(parts: Sequence[Part]) -> list[str]:
     return list(named)
 
 
-def _html_part(part: Part) -> dict[str, Any]:
+def html_part(part: Part) -> dict[str, Any]:
+    """A part as templates take it: `table` with `rows`, `heading`, `chart`, or else `text`."""
     found: dict[str, Any] = {"table": None, "heading": None, "chart": None}
     match part:
         case Grid():

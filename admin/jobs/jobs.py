@@ -9,7 +9,7 @@ from uuid import UUID
 
 import click
 
-from mailmend.admin.frame.cluster import open_cluster, this_clock
+from mailmend.admin.frame.cluster import OpenCluster, open_cluster, this_clock
 from mailmend.admin.frame.command import TYPED, Command, CommandGroup, Late, Shared
 from mailmend.admin.frame.document import Document, Grid
 from mailmend.admin.frame.options import CONNECTION, flag, option, settings_table
@@ -208,19 +208,21 @@ class JobsResult:
 
 def list_jobs(connection: ConnectionSettings, jobs: Sequence[Job]) -> JobsResult:
     """What is declared, and as far as the ledger can be read what became of it."""
-    now = instant_of(this_clock().micros())
-    statuses = []
     try:
         with open_cluster(connection) as opened:
-            runs = opened.existing_job_runs()
-            for job in jobs:
-                if runs:
-                    statuses.append(status_of(job, now, runs.newest(job.name), runs.pause_of(job.name)))
-                else:
-                    statuses.append(status_of(job, now))
+            return JobsResult(statuses_of(opened, jobs))
     except CannotReach as error:
+        now = instant_of(this_clock().micros())
         return JobsResult([status_of(job, now, known=False) for job in jobs], error.what)
-    return JobsResult(statuses)
+
+
+def statuses_of(opened: OpenCluster, jobs: Sequence[Job]) -> list[JobStatus]:
+    """What is declared, and what became of it by the ledger."""
+    now = instant_of(opened.clock.micros())
+    runs = opened.existing_job_runs()
+    if runs is None:
+        return [status_of(job, now) for job in jobs]
+    return [status_of(job, now, runs.newest(job.name), runs.pause_of(job.name)) for job in jobs]
 
 
 def status_of(
@@ -259,7 +261,9 @@ def jobs_document(result: JobsResult) -> Document:
         next_run = "never"
         if status.turns:
             next_run = _local(status.turns[0].start_at, job)
-        rows.append((job.name, job.command, next_run, _window(status), status.state.value, _last(status.last)))
+        rows.append(
+            (job.name, job.command, next_run, window_text(status), status.state.value, last_run_text(status.last))
+        )
         if status.state is JobState.MISSED and status.missed:
             at = _local(status.missed.due_at, job)
             missed.append(f"{job.name} did not run at {at}: does its scheduler run? See: mailmend runbook show {PAGE}")
@@ -281,13 +285,13 @@ def job_document(result: JobsResult) -> Document:
         "command": f"mailmend {job.command}",
         "schedule": f"{job.schedule.text} ({job.zone.key})",
         "begins up to": jitter,
-        "window": _window(status),
+        "window": window_text(status),
         "longest": format_duration(job.longest),
         "a missed run": {"skip": "is skipped", "run": "runs as soon as it can, within the window"}[job.missed.value],
         "state": status.state.value,
-        "paused": _pause_text(status.pause),
+        "paused": pause_text(status.pause),
         "missed": missed,
-        "last run": _last(status.last),
+        "last run": last_run_text(status.last),
         "next runs": ", ".join(_local(turn.start_at, job) for turn in status.turns),
     }
     rows = [(name, text) for name, text in fields.items() if text]
@@ -305,14 +309,14 @@ def _local(at: datetime, job: Job) -> str:
     return f"{at.astimezone(job.zone):%Y-%m-%d %H:%M %Z}"
 
 
-def _window(one: JobStatus) -> str:
+def window_text(one: JobStatus) -> str:
     if one.job.window is None or one.window_changes_at is None:
         return "always"
     verb = "closes" if one.open_now else "opens"
     return f"{one.job.window}, {verb} {_local(one.window_changes_at, one.job)}"
 
 
-def _last(run: JobRun | None) -> str:
+def last_run_text(run: JobRun | None) -> str:
     if run is None:
         return ""
     text = f"{shown(run.started_at)} {run.state.value}"
@@ -321,7 +325,7 @@ def _last(run: JobRun | None) -> str:
     return text
 
 
-def _pause_text(pause: JobPause | None) -> str:
+def pause_text(pause: JobPause | None) -> str:
     if pause is None:
         return ""
     return f"by {pause.owner} since {shown(pause.paused_at)}: {pause.reason}".rstrip(": ")

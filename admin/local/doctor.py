@@ -381,11 +381,21 @@ _MASTER: Final = option(
     "Spark's master: spark://HOST:PORT, with its page at http://HOST:8080; or the URL of its page, where that differs.",
     metavar="URL",
 )
-_EVERYTHING: Final = queue_settings(broker=lambda _: True, blobs=lambda _: True)
+EVERYTHING: Final = queue_settings(broker=lambda _: True, blobs=lambda _: True)
 
 
 def _build(own: Values, others: Values, context: click.Context) -> DoctorSettings:  # noqa: ARG001 - a Shared's signature
-    """What is named, and for each part that is named badly the reason: the others are looked at all the same."""
+    return doctor_settings(own, context, lambda: connection_of(own, context))
+
+
+def doctor_settings(own: Values, context: click.Context, connect: Callable[[], ConnectionSettings]) -> DoctorSettings:
+    """What is named, and for each part that is named badly the reason: the others are looked at all the same.
+
+    Args:
+        own: the values of the options.
+        context: of the command.
+        connect: builds the connection; called where a cluster is named.
+    """
     refused = dict[str, MailmendError]()
 
     def tried(part: str, make: Callable[[], T]) -> T | None:
@@ -402,7 +412,7 @@ def _build(own: Values, others: Values, context: click.Context) -> DoctorSetting
 
     connection = None
     if own["host"] or local_instance():
-        connection = tried("cluster", lambda: connection_of(own, context))
+        connection = tried("cluster", connect)
     local: Local = _nothing_local
     if connection:
         local = local_for(connection)
@@ -416,7 +426,7 @@ def _build(own: Values, others: Values, context: click.Context) -> DoctorSetting
     secrets = [own[name] for name in _SECRET_FILES if own[name]]
     if file and _HOLDS_SECRETS.search(text):
         secrets.append(file)
-    return DoctorSettings(own["queue"], connection, broker, blobs, refused, file, secrets, own["master"])
+    return DoctorSettings(own["queue"], connection, broker, blobs, refused, file, secrets, own.get("master"))
 
 
 def _nothing_local(_: str) -> None:
@@ -434,7 +444,7 @@ DOCTOR: Final = Command(
     service="mailmend.admin.local.doctor:doctor",
     present="mailmend.admin.local.doctor:doctor_document",
     paged=True,
-    shared=(Shared("settings", {**_EVERYTHING.groups, "Spark": [_MASTER]}, _build),),
+    shared=(Shared("settings", {**EVERYTHING.groups, "Spark": [_MASTER]}, _build),),
     examples="""
         mailmend doctor
         mailmend doctor --host cassandra-1 --broker amqp://rabbit-1 --blobs cassandra: --json

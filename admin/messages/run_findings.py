@@ -83,13 +83,7 @@ def _wanted(
     run: Run,
     request: RunFindingsRequest,
 ) -> Iterator[tuple[FindingPosition, Finding]]:
-    after = request.after
-    bucket = 0
-    if after:
-        bucket = after.bucket
-    for position, finding in ledger.findings_from(run.id, bucket):
-        if after and position <= after:
-            continue
+    for position, finding in ledger.findings_after(run.id, request.after):
         if request.verdict in (None, finding.verdict) and request.result in (None, finding.result):
             yield position, finding
 

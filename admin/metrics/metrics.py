@@ -114,7 +114,7 @@ def repair_samples(keyspace: str, runs: Iterable[Run]) -> Iterator[MetricSample]
     """
     of_each = defaultdict[RunName, list[Run]](list)
     for run in runs:
-        if _of_the_whole(run):
+        if is_of_the_whole(run):
             of_each[RunName(keyspace, _REPAIRS[run.command], run.options.get("job", ""))].append(run)
     for name, found in of_each.items():
         yield from _result_samples(name, found[0])
@@ -131,7 +131,7 @@ def _first_seen(runs: Sequence[Run]) -> FirstSeen:
     return seen
 
 
-def _of_the_whole(run: Run) -> bool:
+def is_of_the_whole(run: Run) -> bool:
     looks_at_some = {"message", "mailbox"} & run.options.keys()
     return run.state is RunState.DONE and run.command in _REPAIRS and run.undoes is None and not looks_at_some
 

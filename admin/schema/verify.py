@@ -4,12 +4,12 @@ The commands apply and adopt show differences in the same way.
 """
 
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from mailmend.admin.frame.cluster import open_cluster
+from mailmend.admin.frame.cluster import OpenCluster, open_cluster
 from mailmend.admin.frame.command import Command
 from mailmend.admin.frame.document import Document, Grid, Part
 from mailmend.admin.frame.options import CONNECTION
@@ -20,7 +20,7 @@ from mailmend.cql.introspect import beside_model, live_schema
 from mailmend.cql.schema.difference import Aspect, Difference
 from mailmend.cql.schema.generations import REBUILDABLE, Recognition
 from mailmend.cql.schema.migration_plan import Verification, verify_migrations, verify_ours
-from mailmend.cql.schema.migrations import Entry, LedgerRecord
+from mailmend.cql.schema.migrations import Entry, LedgerRecord, Migration
 from mailmend.cql.schema.risk import OPTION_DEFAULTS
 from mailmend.cql.schema.upgrades import note_adding
 from mailmend.model.errors import TABLES_SHOWN, ExitCode
@@ -54,16 +54,25 @@ def verify(connection: ConnectionSettings, migrations: Path | None = None) -> Ve
     Raises:
         UnknownKeyspace: no such keyspace.
     """
-    keyspace = connection.keyspace
     wanted = migrations_in(migrations)
     with open_cluster(connection) as opened:
-        opened.cluster.replication_of(keyspace)
-        history = history_of(opened)
-        record = None
-        if history:
-            record = history.record()
-        live = live_schema(opened.cluster, keyspace)
-        not_compared = beside_model(opened.cluster, keyspace)
+        return verified(opened, migrations, wanted)
+
+
+def verified(
+    opened: OpenCluster, migrations: Path | None = None, wanted: Sequence[Migration] | None = None
+) -> VerifyResult:
+    """The same over an open cluster; `wanted`: the migrations, where they were read already."""
+    if wanted is None:
+        wanted = migrations_in(migrations)
+    keyspace = opened.connection.keyspace
+    opened.cluster.replication_of(keyspace)
+    history = history_of(opened)
+    record = None
+    if history:
+        record = history.record()
+    live = live_schema(opened.cluster, keyspace)
+    not_compared = beside_model(opened.cluster, keyspace)
     if migrations is None:
         found = verify_ours(live, wanted, record)
     else:

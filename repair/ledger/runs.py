@@ -210,19 +210,26 @@ class Ledger:
             for answer in self.tables.read_all(reads):
                 yield from _findings(answer)
 
-    def findings_from(self, run: RunId, bucket: int) -> Iterator[tuple[FindingPosition, Finding]]:
-        """The findings of a run with their positions, in the order of their positions.
+    def findings_after(
+        self, run: RunId, after: FindingPosition | None = None
+    ) -> Iterator[tuple[FindingPosition, Finding]]:
+        """The findings of a run behind a position, with their positions and in their order.
 
         One bucket is read at a time, so a page of findings costs little wherever it begins.
 
         Args:
             run: the run.
-            bucket: the first that is read.
+            after: None: from the first finding on.
         """
-        for number in range(bucket, FINDING_BUCKETS):
+        first = 0
+        if after:
+            first = after.bucket
+        for number in range(first, FINDING_BUCKETS):
             for answer in self.tables.read_all([Read(REPAIR_FINDING, (day_of(run), run, number))]):
                 for finding in _findings(answer):
-                    yield FindingPosition.of(finding.suspect), finding
+                    position = FindingPosition.of(finding.suspect)
+                    if after is None or position > after:
+                        yield position, finding
 
     def finding(self, run: RunId, suspect: Suspect) -> Finding | None:
         """The run's finding of one suspect, or None."""

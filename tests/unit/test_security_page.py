@@ -19,7 +19,7 @@ PAGE = Path("SECURITY.md").read_text()
 PACKAGES = ("admin", "cql", "delivery", "mailmend", "mailqueue", "model", "repair", "spark_repair")
 LISTENING = re.compile(r"\b(?:create_server|start_server|start_http_server|HTTPServer|TCPServer|uvicorn\.Server)\(")
 LISTENERS = {
-    "admin/frame/http/server.py": ("delivery serve --http", "jobs serve --listen"),
+    "admin/frame/http/server.py": ("delivery serve --http", "jobs serve --listen", "serve --listen"),
     "delivery/smtp/incoming/listener.py": ("delivery serve --listen",),
 }
 """The modules that listen, and the options that ask for it."""

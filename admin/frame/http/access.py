@@ -80,17 +80,22 @@ class Access:
             if origin is not None or not is_here(_host_in(host)):
                 raise Refusal(403, "Without tokens only programs of this machine may ask: not a web page")
             return ""
-        digest = sha256((token or "").encode("utf-8", "surrogatepass")).digest()
-        found = [
-            access_token for access_token in self.tokens if hmac.compare_digest(access_token.digest, digest)
-        ]  # all of them, always
-        if not found:
+        found = self.known(token)
+        if found is None:
             raise Refusal(401, "A bearer token is needed, and must be a known one")
-        name = found[0].name
-        known = found[0].role
-        if known < role:
-            raise Refusal(403, f"The token {name!r} may not do that: its role is {known.name.lower()}", name)
-        return name
+        if found.role < role:
+            role_name = found.role.name.lower()
+            what = f"The token {found.name!r} may not do that: its role is {role_name}"
+            raise Refusal(403, what, found.name)
+        return found.name
+
+    def known(self, token: str | None) -> AccessToken | None:
+        """The token with this text; each one is compared, always."""
+        digest = sha256((token or "").encode("utf-8", "surrogatepass")).digest()
+        found = [known for known in self.tokens if hmac.compare_digest(known.digest, digest)]
+        if not found:
+            return None
+        return found[0]
 
 
 def _host_in(header: str) -> str:

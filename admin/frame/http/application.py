@@ -7,7 +7,7 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from traceback import extract_tb
 from typing import Annotated, Any, Final, Literal
@@ -17,7 +17,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException as AnyHttpException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -192,6 +192,22 @@ class CallRecord:
                 "status": status,
             }
             self._log.info("a call was answered", extra=called)
+
+
+class AddedHeaders:
+    """Adds header fields to every answer, to refusals of other middleware too."""
+
+    def __init__(self, app: ASGIApp, fields: Mapping[str, str]) -> None:
+        self._app = app
+        self._fields = fields
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def with_fields(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(self._fields)
+            await send(message)
+
+        await self._app(scope, receive, with_fields)
 
 
 class CallCheck:
@@ -379,12 +395,16 @@ class Api:
         about: for its description.
         log: the logger of its calls and errors.
         bad_request: the answer to a call whose parts cannot be read.
+        answers: to errors.
+        headers: header fields of every answer.
     """
 
     about: str
     log: str
     routers: Sequence[APIRouter]
     bad_request: ErrorAnswer
+    answers: Mapping[type[Exception], ErrorAnswer] = field(default_factory=lambda: ANSWERS)
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 def application(api: Api, desk: Any, access: Access) -> FastAPI:
@@ -396,12 +416,14 @@ def application(api: Api, desk: Any, access: Access) -> FastAPI:
     for router in api.routers:
         app.include_router(router)
     app.add_exception_handler(RequestValidationError, api.bad_request)
-    for kind, answer in ANSWERS.items():
+    for kind, answer in api.answers.items():
         app.add_exception_handler(kind, answer)
     app.add_middleware(BodyLimit)
     app.add_middleware(CallLimit)
     app.add_middleware(CallCheck, access=access)
     app.add_middleware(CallRecord, log=api.log)
+    if api.headers:
+        app.add_middleware(AddedHeaders, fields=api.headers)
     return app
 
 

@@ -57,10 +57,12 @@ class WatchedParts:
     Attributes:
         asks: asks a part something small, by its name.
         silent: those that did not answer when they were asked last.
+        log: of the server.
     """
 
     asks: Mapping[str, Callable[[], Awaitable[object]]]
     clock: Clock
+    log: logging.Logger = _LOG
     silent: set[str] = field(default_factory=set)
 
     async def watch(self) -> None:
@@ -82,9 +84,9 @@ class WatchedParts:
                 await self.asks[name]()
         except Exception as error:  # noqa: BLE001 - whatever is wrong with a part, the server goes on
             if name not in self.silent:
-                _LOG.warning("a part does not answer", extra={"part": name, "error": str(error) or "in time"})
+                self.log.warning("a part does not answer", extra={"part": name, "error": str(error) or "in time"})
             self.silent.add(name)
         else:
             if name in self.silent:
-                _LOG.info("a part answers again", extra={"part": name})
+                self.log.info("a part answers again", extra={"part": name})
             self.silent.discard(name)
