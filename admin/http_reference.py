@@ -9,18 +9,18 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from mailmend.admin.api.http.routes import API
 from mailmend.admin.delivery.http.routes import DELIVERIES
 from mailmend.admin.frame.http.access import Access
 from mailmend.admin.frame.http.application import Api, application
 from mailmend.admin.jobs.http import JOBS
+from mailmend.admin.routes import SERVED
 from mailmend.cql.generated import write_or_check
 
 _DOCS: Final = Path(__file__).resolve().parents[1] / "docs"
 FILES: Final = {
     _DOCS / "openapi.json": JOBS,
     _DOCS / "delivery.openapi.json": DELIVERIES,
-    _DOCS / "api.openapi.json": API,
+    _DOCS / "api.openapi.json": SERVED,
 }
 
 

@@ -53,8 +53,8 @@ COMMANDS: Final = CommandGroup(
         ),
         Late(
             "serve",
-            "One server: the jobs, James's tasks, and the API of runs, schema and queues.",
-            "mailmend.admin.api.serve:SERVE",
+            "One server: a page to look at, the API, and the jobs.",
+            "mailmend.admin.serve:SERVE",
         ),
         Late(
             "projections",
@@ -81,11 +81,6 @@ COMMANDS: Final = CommandGroup(
         ),
         Late(
             "metrics", "What monitoring sees: metrics, alerts, a dashboard.", "mailmend.admin.metrics.metrics:METRICS"
-        ),
-        Late(
-            "serve",
-            "A page to look at: what is wrong now, runs and findings, jobs, runbooks, settings.",
-            "mailmend.admin.page.serve:SERVE",
         ),
         Late(
             "runbook",

@@ -9,9 +9,9 @@ import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextvars import copy_context
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final, NoReturn, Self, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 from uuid import UUID
 
 from mailmend.admin.frame.caller import Caller, Question
@@ -127,25 +127,6 @@ class ApiDesk:
 
     async def task(self, task: UUID) -> AdminTask:
         return await self.tasks.get(task)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServedDesk(TaskDesk):
-    """The desk of the server of jobs that answers the API too."""
-
-    api: ApiDesk
-
-    @classmethod
-    def over(
-        cls,
-        tasks: TaskDesk,
-        settings: QueueSettings,
-        cluster: OpenCluster | None = None,
-    ) -> Self:
-        """A desk that has all of another one, and the API of a keyspace."""
-        own = {each.name: getattr(tasks, each.name) for each in fields(tasks)}
-        desk = ApiDesk(settings=settings, clock=tasks.clock, tasks=tasks, cluster=cluster)
-        return cls(**own, api=desk)
 
 
 def _log_remark(text: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from mailmend.admin.frame.cluster import lag_journal
 from mailmend.admin.frame.document import Bar, Chart
 from mailmend.admin.jobs.jobs import JobStatus, job_lease, statuses_of
-from mailmend.admin.messages.runs import by_name
+from mailmend.admin.messages.trend import by_name
 from mailmend.admin.metrics.metrics import LAGS_MAX, RUNS_MAX, is_of_the_whole
 from mailmend.admin.page import problems
 from mailmend.admin.page.table import PageData, PageRequest, WebPage

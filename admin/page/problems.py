@@ -14,7 +14,7 @@ from mailmend.admin.frame.verdict_texts import STYLES, meaning_of, next_command,
 from mailmend.admin.jobs.jobs import PAGE as JOB_RUNBOOK
 from mailmend.admin.jobs.jobs import JobState, JobStatus
 from mailmend.admin.messages.bound_tables import scope_kept
-from mailmend.admin.messages.runs import by_name
+from mailmend.admin.messages.trend import by_name
 from mailmend.model.catalog.mail import MESSAGES
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.model.texts import keyspace_option

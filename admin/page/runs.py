@@ -1,6 +1,5 @@
 """The pages of runs: a list, and one run with its findings, both rows side by side."""
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -16,7 +15,8 @@ from mailmend.admin.frame.run_scopes import RunScope
 from mailmend.admin.frame.verdict_texts import meaning_of, steps_grid
 from mailmend.admin.messages.affected_document import findings_parts
 from mailmend.admin.messages.run_findings import position_in, token_of
-from mailmend.admin.messages.runs import by_name, explainer_of, run_json, scope_of_run
+from mailmend.admin.messages.runs import explainer_of, scope_of_run
+from mailmend.admin.messages.trend import by_name, run_json
 from mailmend.admin.page.table import PageData, PageRequest, WebPage
 from mailmend.model.catalog.mail import MAILBOX_PATH, PRIVATE
 from mailmend.model.errors import WrongUse

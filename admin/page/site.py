@@ -7,33 +7,29 @@ elsewhere. With tokens a person signs in with one, and a cookie names the sessio
 import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import partial
 from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import parse_qs, quote
 
 from fastapi import APIRouter, Request, Response
-from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, RedirectResponse
 from starlette.exceptions import HTTPException
 
 from mailmend.admin.frame.http.access import Access, Refusal, TokenRole
 from mailmend.admin.frame.http.application import (
     ANSWERS,
-    METRICS,
     Api,
     ErrorAnswer,
-    error,
-    health_router,
     log_change,
 )
-from mailmend.admin.frame.http.desk import PartHealth, WatchedParts
+from mailmend.admin.page.desk import PageDesk
 from mailmend.admin.page.pages import CHANGES, PAGES
-from mailmend.admin.page.sessions import LIFE_SECONDS, FormTokens, PageSessions, new_form_cookie
-from mailmend.admin.page.table import PageChange, PageData, PageRequest, Visitor, WebPage
+from mailmend.admin.page.sessions import LIFE_SECONDS, new_form_cookie
+from mailmend.admin.page.table import PageChange, PageRequest, Visitor, WebPage
 from mailmend.admin.page.templates import ICON, STYLE, rendered, static_file
 from mailmend.model.errors import CannotReach, MailmendError, NotThere, WrongUse
 
@@ -62,30 +58,8 @@ _STATIC: Final[Mapping[str, tuple[str, str]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PageDesk:
-    """What the page is answered from.
-
-    Attributes:
-        watched: what the server is connected to.
-        exposition: the server's metrics, in Prometheus's text format; it blocks.
-    """
-
-    data: PageData
-    watched: WatchedParts
-    sessions: PageSessions
-    exposition: Callable[[], bytes] = bytes
-    forms: FormTokens = field(default_factory=FormTokens)
-
-    def health(self) -> Sequence[PartHealth]:
-        return tuple(self.watched.health())
-
-    async def metrics(self) -> bytes:
-        return await asyncio.to_thread(self.exposition)
-
-
 def _desk(request: Request) -> PageDesk:
-    desk: PageDesk = request.app.state.desk
+    desk: PageDesk = request.app.state.desk.page
     return desk
 
 
@@ -400,10 +374,6 @@ _ERROR_PAGES: Final[Mapping[type[Exception], Callable[[Request, Any], Awaitable[
 }
 
 
-async def _bad_request(_: Request, __: RequestValidationError) -> Response:
-    return error(400, "InvalidArgument", "The call cannot be read")
-
-
 def _site() -> APIRouter:
     router = APIRouter(include_in_schema=False)
     for page in PAGES:
@@ -418,11 +388,14 @@ def _site() -> APIRouter:
     return router
 
 
-PAGE: Final = Api(
-    about="The page of mailmend: see / in a browser. Metrics and health are for programs.",
-    log=LOG,
-    routers=(_site(), METRICS, health_router("/health")),
-    bad_request=_bad_request,
-    answers={kind: partial(_by_reader, page, ANSWERS[kind]) for kind, page in _ERROR_PAGES.items()},
-    headers=HEADERS,
-)
+SITE: Final = _site()
+
+
+def with_pages(api: Api) -> Api:
+    """What a server answers with pages too. Its desk has a `page: PageDesk`."""
+    return replace(
+        api,
+        routers=(*api.routers, SITE),
+        answers={kind: partial(_by_reader, page, api.answers[kind]) for kind, page in _ERROR_PAGES.items()},
+        headers={**api.headers, **HEADERS},
+    )

@@ -215,7 +215,8 @@ class Ledger:
     ) -> Iterator[tuple[FindingPosition, Finding]]:
         """The findings of a run behind a position, with their positions and in their order.
 
-        One bucket is read at a time, so a page of findings costs little wherever it begins.
+        The first buckets are read one by one, later ones together: a page costs little wherever it
+        begins, and so does a run with few findings.
 
         Args:
             run: the run.
@@ -224,12 +225,17 @@ class Ledger:
         first = 0
         if after:
             first = after.bucket
-        for number in range(first, FINDING_BUCKETS):
-            for answer in self.tables.read_all([Read(REPAIR_FINDING, (day_of(run), run, number))]):
+        at_once = 1
+        while first < FINDING_BUCKETS:
+            buckets = range(first, min(first + at_once, FINDING_BUCKETS))
+            reads = [Read(REPAIR_FINDING, (day_of(run), run, bucket)) for bucket in buckets]
+            for answer in self.tables.read_all(reads):
                 for finding in _findings(answer):
                     position = FindingPosition.of(finding.suspect)
                     if after is None or position > after:
                         yield position, finding
+            first = buckets.stop
+            at_once = min(2 * at_once, _BUCKETS_AT_ONCE)
 
     def finding(self, run: RunId, suspect: Suspect) -> Finding | None:
         """The run's finding of one suspect, or None."""

@@ -3,23 +3,31 @@
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any
 
 import httpx2
 from jsonschema import Draft202012Validator
 
-from mailmend.admin.api.desk import ServedDesk
+from mailmend.admin.api.desk import ApiDesk
 from mailmend.admin.api.http.routes import API
 from mailmend.admin.frame.http.access import Access, parse_tokens
 from mailmend.admin.frame.http.application import application
 from mailmend.admin.frame.settings import QueueSettings
+from mailmend.admin.jobs.tasks import TaskDesk
 from tests.support.task_desk import TaskWorld
 
 VIEWER = "r" * 32
 OPERATOR = "o" * 32
 TOKENS = parse_tokens([f"watcher read {VIEWER}", f"ann operate {OPERATOR}"], "tokens")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiOnly(TaskDesk):
+    """The desk of a server without pages."""
+
+    api: ApiDesk
 
 
 @dataclass
@@ -34,7 +42,9 @@ class ApiWorld:
     settings: QueueSettings
 
     def __post_init__(self) -> None:
-        self.desk = ServedDesk.over(self.tasks.desk, self.settings)
+        tasks = self.tasks.desk
+        api = ApiDesk(settings=self.settings, clock=tasks.clock, tasks=tasks)
+        self.desk = ApiOnly(**{each.name: getattr(tasks, each.name) for each in fields(tasks)}, api=api)
 
     @asynccontextmanager
     async def client(self, token: str | None = OPERATOR) -> AsyncIterator[httpx2.AsyncClient]:

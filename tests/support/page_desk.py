@@ -4,20 +4,26 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
-from typing import Any, Self
+from typing import Self
 
 import httpx2
 
 from mailmend.admin.frame.cluster import OpenCluster
 from mailmend.admin.frame.http.access import Access, parse_tokens
 from mailmend.admin.frame.http.application import application
-from mailmend.admin.frame.settings import ConnectionSettings
+from mailmend.admin.frame.settings import ConnectionSettings, QueueSettings
 from mailmend.admin.jobs.declaration import Job
+from mailmend.admin.jobs.serve import job_health
+from mailmend.admin.jobs.tasks import TaskDesk
 from mailmend.admin.local.doctor import DoctorSettings
-from mailmend.admin.page.serve import PageSettings, desk_of
-from mailmend.admin.page.site import PAGE
+from mailmend.admin.metrics.metrics import Exposition
+from mailmend.admin.page.desk import PageSettings
 from mailmend.admin.page.table import SettingShown
+from mailmend.admin.routes import SERVED
+from mailmend.admin.serve import ServedSettings, ServerDesk
+from mailmend.cql.memory import MemoryTables
 from mailmend.model.ids import QueueName
+from mailmend.repair.ledger.jobs import AdminTasks
 from tests.support.cluster_twin import ClusterTwin
 
 READ = "r" * 32
@@ -38,11 +44,15 @@ class PageWorld:
     def __post_init__(self) -> None:
         connection = ConnectionSettings(hosts=("127.0.0.1",), keyspace="mail")
         opened = OpenCluster(connection, self.cluster, self.cluster.clock)  # type: ignore[arg-type] # twins
-        settings = PageSettings(
-            connection=connection, jobs=self.jobs, shown=self.shown, doctor=DoctorSettings(QueueName("outgoing"))
-        )
-        self.desk: Any = desk_of(opened, settings)
-        self.app = application(PAGE, self.desk, self.access)
+        page = PageSettings(jobs=self.jobs, shown=self.shown, doctor=DoctorSettings(QueueName("outgoing")))
+        settings = ServedSettings(queues=QueueSettings(connection, QueueName("outgoing")), page=page)
+        exposition = Exposition(opened, lambda: self.jobs).text
+        clock = opened.clock
+        tasks = AdminTasks(MemoryTables(clock.micros), "mail", clock, "here")
+        health = lambda: job_health(leads=True, unreached="")  # noqa: E731
+        desk = TaskDesk(tasks, clock, lambda: None, health, exposition=exposition)
+        self.desk = ServerDesk.over(desk, settings, opened)
+        self.app = application(SERVED, self.desk, self.access)
 
     def browser(self, base: str = HERE) -> "Visit":
         return Visit(self, base)

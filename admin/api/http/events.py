@@ -15,7 +15,7 @@ from mailmend.admin.frame.cluster import open_cluster
 from mailmend.admin.frame.http.application import Reader, described
 from mailmend.admin.frame.settings import ConnectionSettings
 from mailmend.admin.jobs.http import task_json
-from mailmend.admin.messages.runs import run_json
+from mailmend.admin.messages.trend import run_json
 from mailmend.mailqueue.concurrency import paused
 from mailmend.model.errors import MailmendError
 from mailmend.repair.ledger.runs import Run, RunState

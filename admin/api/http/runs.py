@@ -40,12 +40,12 @@ from mailmend.admin.messages.runs import (
     UndoRequest,
     list_runs,
     run_document,
-    run_json,
     show_run,
     trend_document,
     undo,
 )
 from mailmend.admin.messages.shared_document import document_of
+from mailmend.admin.messages.trend import run_json
 from mailmend.model.durations import parse_duration
 from mailmend.model.errors import WrongUse
 from mailmend.model.projections.verdicts import Verdict

@@ -17,8 +17,8 @@ from mailmend.admin.frame.http.server import listen
 from mailmend.admin.jobs.declaration import job_of
 from mailmend.admin.local.processes import free_port
 from mailmend.admin.page.pages import PAGES
-from mailmend.admin.page.site import PAGE
 from mailmend.admin.page.table import SettingShown
+from mailmend.admin.routes import SERVED
 from mailmend.model.catalog.mail import IMAP_UID
 from mailmend.model.operations import Change
 from tests.support.cluster_twin import ClusterTwin, cluster_in_memory
@@ -72,7 +72,7 @@ def served(world: PageWorld) -> Iterator[str]:
     loop = asyncio.new_event_loop()
     stop = asyncio.Event()
     listening = Listening("127.0.0.1", port, world.access)
-    thread = threading.Thread(target=lambda: loop.run_until_complete(listen(PAGE, listening, world.desk, stop)))
+    thread = threading.Thread(target=lambda: loop.run_until_complete(listen(SERVED, listening, world.desk, stop)))
     thread.start()
     try:
         yield f"http://127.0.0.1:{port}"
@@ -131,7 +131,7 @@ def test_every_page_can_be_read_without_scripts_and_nothing_is_asked_of_elsewher
     world: PageWorld, browser: Browser
 ) -> None:
     """In each view: no text beyond the window, no contrast below 4.5, a label for each field, one main heading."""
-    (run,) = world.desk.data.opened.existing_ledger().runs()
+    (run,) = world.desk.page.data.opened.existing_ledger().runs()
     paths = [page.path for page in PAGES if page.menu]
     paths += [f"/runs/{run.id}", "/jobs/nightly", "/runbooks/content-is-lost", "/nowhere"]
     with served(world) as address:
@@ -169,4 +169,4 @@ def test_a_job_is_paused_by_keyboard_alone_without_scripts(world: PageWorld, bro
         page.get_by_role("button", name="Let it run again").wait_for()
 
         assert page.get_by_text("PAUSED").first.is_visible()
-    assert world.desk.data.opened.job_runs().pause_of("nightly").reason == "nodes are replaced"
+    assert world.desk.page.data.opened.job_runs().pause_of("nightly").reason == "nodes are replaced"

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from mailmend.admin.api.desk import ServedDesk
-from mailmend.admin.api.http.routes import API
 from mailmend.admin.frame.http import server
 from mailmend.admin.frame.http.access import Listening
+from mailmend.admin.routes import SERVED
+from mailmend.admin.serve import ServerDesk
 from mailmend.cql.driver import session
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import CommandLine
@@ -18,7 +18,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     """What the web server was given; it asks for the runs and ends."""
     given = list[tuple[Any, ...]]()
 
-    async def listen(api: Any, listening: Listening, desk: ServedDesk, stop: Any) -> None:
+    async def listen(api: Any, listening: Listening, desk: ServerDesk, stop: Any) -> None:
         given.append((api, listening.port, desk, await desk.api.queues()))
         stop.set()
 
@@ -42,7 +42,7 @@ def test_it_answers_the_api_by_the_cluster_that_it_keeps_open(
 
     assert (ended.code, len(opened)) == (0, 1), ended.err
     ((api, port, desk, queues),) = calls
-    assert (api, port, queues) == (API, 8000, [])
+    assert (api, port, queues) == (SERVED, 8000, [])
     assert desk.api.settings.broker is not None
     assert desk.api.settings.blobs is None
 

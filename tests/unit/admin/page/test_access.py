@@ -36,7 +36,7 @@ async def test_a_wrong_token_begins_no_session(world: PageWorld, token: str) -> 
         assert refused.status_code == 401
         assert "does not know this token" in text_of(refused)
         assert (await browser.get("/")).status_code == 303
-        assert len(world.desk.sessions) == 0
+        assert len(world.desk.page.sessions) == 0
 
 
 async def test_a_program_without_a_token_gets_json_and_metrics_take_bearer_tokens(world: PageWorld) -> None:
@@ -46,7 +46,7 @@ async def test_a_program_without_a_token_gets_json_and_metrics_take_bearer_token
         assert (await browser.get("/metrics", Accept="*/*")).status_code == 401
         metrics = await browser.get("/metrics", Accept="*/*", Authorization=f"Bearer {READ}")
         assert (metrics.status_code, "mailmend_ledger_up" in metrics.text) == (200, True)
-        assert (await browser.get("/health", Accept="*/*")).status_code == 200
+        assert (await browser.get("/healthcheck", Accept="*/*")).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ async def test_a_form_of_another_site_is_refused(world: PageWorld, headers: dict
         refused = await browser.send("/sign-in", {**fields, "token": OPERATE}, headers)
 
         assert refused.status_code == 403
-        assert len(world.desk.sessions) == 0
+        assert len(world.desk.page.sessions) == 0
 
 
 @pytest.mark.parametrize("form", [None, "", "0" * 64])
@@ -139,7 +139,7 @@ async def test_without_tokens_every_user_of_this_machine_may_and_no_page_of_else
 
 async def test_every_answer_says_that_no_script_runs_and_no_other_site_shows_it(world: PageWorld) -> None:
     async with world.browser() as browser:
-        for path in ("/sign-in", "/", "/static/page.css", "/nowhere", "/health"):
+        for path in ("/sign-in", "/", "/static/page.css", "/nowhere", "/healthcheck"):
             policy = (await browser.get(path)).headers["content-security-policy"]
             assert policy.startswith("default-src 'none'; style-src 'self'; ")
             assert "unsafe" not in policy

@@ -39,7 +39,7 @@ async def test_a_job_is_paused_and_resumed_with_a_reason_and_with_the_name_of_th
         without = await browser.send(path, {**fields, "why": " "})
         paused = await browser.send(path, {**fields, "why": WHY})
         page = await browser.get("/jobs/nightly")
-        pause = world.desk.data.opened.job_runs().pause_of("nightly")
+        pause = world.desk.page.data.opened.job_runs().pause_of("nightly")
         path = "/jobs/nightly/resume"
         await browser.send(path, {**(await browser.forms("/jobs/nightly"))[path], "why": "done"})
 
@@ -49,7 +49,7 @@ async def test_a_job_is_paused_and_resumed_with_a_reason_and_with_the_name_of_th
     assert "nodes are &lt;b&gt;replaced" in page.text
     assert pause.owner.startswith("alice by the page")
     assert pause.reason == WHY
-    assert world.desk.data.opened.job_runs().pause_of("nightly") is None
+    assert world.desk.page.data.opened.job_runs().pause_of("nightly") is None
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.path)
@@ -61,7 +61,7 @@ async def test_a_viewer_changes_nothing(world: PageWorld, change: object) -> Non
         foreign = await browser.send(path, {**form, "why": "x"}, {"Origin": "https://elsewhere.example"})
 
     assert (refused.status_code, foreign.status_code) == (403, 403)
-    assert world.desk.data.opened.job_runs().pause_of("nightly") is None
+    assert world.desk.page.data.opened.job_runs().pause_of("nightly") is None
 
 
 async def test_a_runbook_is_filled_with_what_is_known_and_leads_to_others(world: PageWorld) -> None:

@@ -172,7 +172,7 @@ def run_on(at: datetime, found: int, **options: str) -> Run:
 def ledger_filled(world: PageWorld, mailmend: CommandLine, number: int) -> None:
     """As many runs as that."""
     mailmend("repair", "messages", *QUICK)
-    ledger = world.desk.data.opened.ledger()
+    ledger = world.desk.page.data.opened.ledger()
     for _ in range(number - 1):
         world.cluster.clock.advance(1)
         run = ledger.start("mail", "repair", 0, {})
