@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from datetime import date, datetime, timedelta
 from itertools import islice
 from typing import Any, Final
@@ -55,8 +54,7 @@ def look(data: PageData, _: PageRequest) -> Mapping[str, Any]:
         if isinstance(error, AccessDenied):
             raise
         found.append(_unreached(error))
-    with suppress(AttributeError):
-        found += problems.of_nodes(opened.nodes()[1])
+    found += problems.of_nodes(opened.nodes()[1])
     commands = [command for command, lease in _LEASES.items() if lease in leases]
     found += problems.of_jobs(statuses, now)
     found += problems.of_runs(runs, commands)

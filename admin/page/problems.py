@@ -15,6 +15,7 @@ from mailmend.admin.jobs.jobs import PAGE as JOB_RUNBOOK
 from mailmend.admin.jobs.jobs import JobState, JobStatus
 from mailmend.admin.messages.bound_tables import scope_kept
 from mailmend.admin.messages.trend import by_name
+from mailmend.admin.metrics.metrics import is_of_the_whole
 from mailmend.model.catalog.mail import MESSAGES
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.model.texts import keyspace_option
@@ -155,28 +156,29 @@ def _has_failed(run: JobRun) -> bool:
 
 
 def of_runs(runs: Iterable[Run], leased: Collection[str]) -> Iterator[Problem]:
-    """Runs that ended badly, and what the newest run of each kind left.
+    """Kinds of runs whose newest run ended badly, and what the newest whole run of each kind left.
+
+    A run of one mailbox or message tells nothing of the others, so it replaces no whole run.
 
     Args:
         runs: the newest first.
         leased: the commands whose lease is held.
     """
-    seen = set[tuple[str, str, str]]()
+    seen = set[tuple[str, str]]()
+    judged = set[tuple[str, str]]()
     for run in runs:
         if run.undoes is not None:
             continue
-        name = (
-            run.command,
-            str(run.options.get("projections", "")),
-            str(run.options.get("job", "")),
-        )
-        if name in seen:
-            continue
-        seen.add(name)
-        yield from _of_run(run, leased)
+        kind = (run.command, str(run.options.get("projections", "")))
+        if kind not in seen:
+            seen.add(kind)
+            yield from _of_ending(run, leased)
+        if kind not in judged and is_of_the_whole(run):
+            judged.add(kind)
+            yield from _of_rest(run)
 
 
-def _of_run(run: Run, leased: Collection[str]) -> Iterator[Problem]:
+def _of_ending(run: Run, leased: Collection[str]) -> Iterator[Problem]:
     link = f"/runs/{run.id}"
     values = (("RUN", str(run.id)),)
     show = f"mailmend runs show {run.id}"
@@ -189,6 +191,13 @@ def _of_run(run: Run, leased: Collection[str]) -> Iterator[Problem]:
     elif run.state is RunState.FAILED:
         what = f"The newest run of `{run.command}` failed."
         yield Problem(Urgency.NOW, what, run.ended_at, _INTERRUPTED, show, link, values)
+
+
+def _of_rest(run: Run) -> Iterator[Problem]:
+    """What a whole run left, by verdict."""
+    link = f"/runs/{run.id}"
+    values = (("RUN", str(run.id)),)
+    show = f"mailmend runs show {run.id}"
     scope = scope_of_kind(run)
     mirror = ""
     if scope.is_mail:
@@ -203,7 +212,7 @@ def _of_run(run: Run, leased: Collection[str]) -> Iterator[Problem]:
         elif STYLES.get(verdict) == "dim":
             urgency = Urgency.NOTE
         meaning = meaning_of(verdict, scope)
-        what = f"The newest run of `{run.command}` left {count:,} {verdict.value}: {meaning}."
+        what = f"The newest whole run of `{run.command}` left {count:,} {verdict.value}: {meaning}."
         command = next_command(mirror, verdict, run.keyspace, scope=scope)
         since = run.ended_at or run.started_at
         yield Problem(

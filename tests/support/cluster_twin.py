@@ -3,7 +3,8 @@
 What the command line promises can so be tested in milliseconds, with a clock that stands still until it is told to go.
 """
 
-from typing import Self
+from types import SimpleNamespace
+from typing import Any, Self
 
 import pytest
 
@@ -41,6 +42,7 @@ class ClusterTwin(SchemaTwin):
         self.nodes_ahead_micros = 0
         self.rows_recorded = 0
         self.compactions: int | None = None
+        self.hosts_down: list[str] = []
         self._tables: dict[str, NamedTables] = {}
 
     def __enter__(self) -> Self:
@@ -58,6 +60,17 @@ class ClusterTwin(SchemaTwin):
         """What the nodes tell of the size of the truth, and of the queues' marks; nothing of other tables."""
         assert keyspace in self.keyspaces
         return {name: TableSize(self.rows_recorded, None, None, 1, 1) for name in (IMAP_UID.name, DELETED_MAILS.name)}
+
+    @property
+    def metadata(self) -> Self:
+        """Of the driver: it knows the hosts."""
+        return self
+
+    def nodes_up(self) -> list[Any]:
+        return []
+
+    def all_hosts(self) -> list[Any]:
+        return [SimpleNamespace(address=address) for address in self.hosts_down]
 
     def node_micros(self) -> list[int]:
         return [self.clock.micros() + self.nodes_ahead_micros]

@@ -111,6 +111,15 @@ def browser() -> Iterator[Browser]:
         started.close()
 
 
+def watched(page: Page) -> tuple[list[str], list[str]]:
+    """The addresses that the page asks, and what its browser says; both are filled as they come."""
+    asked = list[str]()
+    said = list[str]()
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("console", lambda message: said.append(message.text))
+    return asked, said
+
+
 def signed_in(page: Page, address: str) -> None:
     """By the keyboard alone: the field for the token has the focus."""
     page.goto(f"{address}/")
@@ -138,10 +147,7 @@ def test_every_page_can_be_read_without_scripts_and_nothing_is_asked_of_elsewher
         for view, settings in VIEWS.items():
             scripted = browser.new_context(**settings)
             page = scripted.new_page()
-            asked = list[str]()
-            refused = list[str]()
-            page.on("request", lambda request, asked=asked: asked.append(request.url))
-            page.on("console", lambda message, refused=refused: refused.append(message.text))
+            asked, refused = watched(page)
             signed_in(page, address)
             for path in paths:
                 page.goto(address + path)

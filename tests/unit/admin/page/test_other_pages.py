@@ -1,16 +1,24 @@
 """The pages of jobs, runbooks, settings, doctor and schema."""
 
+import os
+import signal
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx2
 import pytest
 
 from mailmend.admin.frame.runbooks import pages
 from mailmend.admin.jobs.declaration import job_of
+from mailmend.admin.local.processes import free_port
 from mailmend.admin.page.pages import CHANGES, PAGES
 from mailmend.admin.page.runbooks import filled, html_of
 from mailmend.admin.page.settings_in_force import HIDDEN, value_shown
 from mailmend.admin.page.table import SettingShown
 from tests.support.cluster_twin import ClusterTwin
+from tests.support.commands import CommandLine
 from tests.support.mail_states import MailKeyspace
 from tests.support.page_desk import OPERATE, READ, PageWorld, text_of
+from tests.support.real_queue import until
 
 NIGHTLY = job_of("nightly", {"command": "repair messages", "schedule": "30 1 * * *"})
 WHY = "nodes are <b>replaced</b>"
@@ -107,3 +115,32 @@ def test_html_of_a_runbook_is_text_and_a_value_is_one_word_of_a_shell() -> None:
 )
 def test_no_setting_shows_a_secret(name: str, value: object, shown: str) -> None:
     assert value_shown(name, value) == shown
+
+
+def test_the_server_answers_until_it_is_stopped(mailmend: CommandLine) -> None:
+    port = free_port(["127.0.0.1"])
+    before = signal.getsignal(signal.SIGTERM)
+
+    def asked() -> tuple[int, str]:
+        until(lambda: signal.getsignal(signal.SIGTERM) != before)
+        try:
+            with httpx2.Client(transport=httpx2.HTTPTransport(retries=8), timeout=60) as client:
+                page = client.get(f"http://127.0.0.1:{port}/", headers={"Accept": "text/html"})
+            return page.status_code, page.text
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with ThreadPoolExecutor(1) as threads:
+        answer = threads.submit(asked)
+        ended = mailmend("serve", "--listen", f"127.0.0.1:{port}")
+
+    assert (ended.code, answer.result()[0]) == (0, 200), ended.err
+    assert "What is wrong now" in answer.result()[1]
+    assert "Stopped on request." in ended.err
+
+
+def test_a_server_without_an_address_is_refused(mailmend: CommandLine) -> None:
+    ended = mailmend("serve")
+
+    assert ended.code == 2
+    assert "--listen 127.0.0.1:8080" in ended.err

@@ -1,12 +1,13 @@
 """The first page and the pages of runs, over a ledger that commands have filled."""
 
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from uuid import UUID
 
 import pytest
 
 from mailmend.admin.page.overview import drift_by_day
-from mailmend.admin.page.problems import Problem, Urgency, of_lags, worst_first
+from mailmend.admin.page.problems import Problem, Urgency, of_lags, of_runs, worst_first
 from mailmend.admin.page.runs import FINDINGS_SHOWN, RUNS_SHOWN
 from mailmend.model.catalog.mail import IMAP_UID
 from mailmend.model.operations import Change
@@ -154,6 +155,27 @@ def test_a_lag_that_waits_for_more_than_an_hour_is_a_problem(minutes: int, urgen
     assert (problem.urgency, problem.runbook) == (urgency, "projection-lags")
 
 
+async def test_a_node_that_is_down_comes_first(world: PageWorld) -> None:
+    world.cluster.hosts_down = ["10.0.0.7"]
+
+    async with await world.browser().signed_in(READ) as browser:
+        text = text_of(await browser.get("/"))
+
+    assert "now Nodes are down: 10.0.0.7." in text
+
+
+def test_a_run_of_one_mailbox_hides_nothing_that_the_whole_run_before_it_left() -> None:
+    whole = run_on(NOW - timedelta(hours=1), 4)
+    of_one_mailbox = run_on(NOW, 0, mailbox="x")
+    killed = replace(whole, state=RunState.RUNNING)
+
+    (left,) = of_runs([of_one_mailbox, whole, run_on(NOW - timedelta(days=1), 9)], ())
+    (unended,) = of_runs([killed], ())
+
+    assert "left 4 PROJECT" in left.what
+    assert (unended.runbook, list(of_runs([killed], ["repair"]))) == ("repair-was-interrupted", [])
+
+
 def test_a_day_of_the_chart_has_what_its_last_whole_run_found() -> None:
     early = run_on(NOW - timedelta(hours=2), 9)
     late = run_on(NOW - timedelta(hours=1), 4)
@@ -165,7 +187,8 @@ def test_a_day_of_the_chart_has_what_its_last_whole_run_found() -> None:
 
 
 def run_on(at: datetime, found: int, **options: str) -> Run:
-    summary = {"findings": {"messageIdTable": {"PROJECT": found}}}
+    counts = {"messageIdTable": {"PROJECT": found}}
+    summary = {"findings": counts, "left": counts}
     return Run(UUID(int=0), "mail", "repair", RunState.DONE, 0, at, at, "", options, summary)  # type: ignore[arg-type]
 
 
