@@ -3,6 +3,7 @@
 What the command line promises can so be tested in milliseconds, with a clock that stands still until it is told to go.
 """
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, Self
 
@@ -69,7 +70,7 @@ class ClusterTwin(SchemaTwin):
     def nodes_up(self) -> list[Any]:
         return []
 
-    def all_hosts(self) -> list[Any]:
+    def all_hosts(self) -> Sequence[Any]:
         return [SimpleNamespace(address=address) for address in self.hosts_down]
 
     def node_micros(self) -> list[int]:
