@@ -173,6 +173,9 @@ LAGS_MAX: Final = 10_000
 RUNS_MAX: Final = 2_000
 """At most this many of the newest runs are searched for the last run of each repair."""
 
+READ_MAX: Final = 10_000
+"""At most this many of the newest runs are read, recorded checks among them."""
+
 JOB_RUNS_MAX: Final = 50
 """At most this many of a job's runs are searched for its last success."""
 
@@ -309,7 +312,9 @@ def _of_ledger(opened: OpenCluster, jobs: Sequence[Job]) -> Iterator[MetricSampl
     keyspace = opened.connection.keyspace
     if ledger is None:
         return
-    yield from repair_samples(keyspace, islice(ledger.newest_runs(keyspace), RUNS_MAX))
+    newest = islice(ledger.newest_runs(keyspace), READ_MAX)
+    changed = (run for run in newest if run.command != RunKind.CHECK)
+    yield from repair_samples(keyspace, islice(changed, RUNS_MAX))
     number, oldest = lag_journal(opened, ledger).waiting(LAGS_MAX)
     yield MetricSample(LAGS, (keyspace,), number)
     if oldest is not None:
