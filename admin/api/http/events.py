@@ -26,7 +26,7 @@ WATCH_MAX: Final = timedelta(minutes=5)
 """How long a stream lasts at most: its client then asks again, as browsers do automatically."""
 
 _HELD: Final = "text/event-stream"
-Look = Callable[[], Awaitable[tuple[dict[str, Any], bool]]]
+StateReader = Callable[[], Awaitable[tuple[dict[str, Any], bool]]]
 """Reads what is watched: its JSON, and whether it is over."""
 
 _STREAM: Final[dict[int | str, dict[str, Any]]] = {
@@ -78,7 +78,7 @@ async def follow_task(desk: ServedApi, _: Reader, task: UUID) -> Response:
     return await _followed(desk, "task", look)
 
 
-async def _followed(desk: ApiDesk, name: str, look: Look) -> Response:
+async def _followed(desk: ApiDesk, name: str, look: StateReader) -> Response:
     """The stream; what cannot be read at first is refused as any other call is."""
     first = await look()
     return StreamingResponse(
@@ -92,7 +92,7 @@ async def _events(
     desk: ApiDesk,
     name: str,
     first: tuple[dict[str, Any], bool],
-    look: Look,
+    look: StateReader,
 ) -> AsyncIterator[str]:
     until = desk.clock.monotonic() + WATCH_MAX.total_seconds()
     shown, is_over = first

@@ -12,9 +12,9 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from pydantic.json_schema import SkipJsonSchema
 
-from mailmend.admin.api.http.models import Instant
 from mailmend.admin.api.http.shared import BUSY, OF_QUEUE, PAGE, ServedApi, router
 from mailmend.admin.frame.http.application import Operator, Reader, described, error, log_change
+from mailmend.admin.frame.http.bodies import Instant
 from mailmend.admin.frame.values import instant_text
 from mailmend.admin.jobs.james_tasks import CLEAR_QUEUE, DELETE_MAILS
 from mailmend.admin.queue.reading import BrowsedMail, BrowseRequest, SizeRequest, browse, queue_size

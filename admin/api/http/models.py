@@ -1,14 +1,13 @@
 """The forms of the API's answers: they have the fields of the commands' `--json`."""
 
-from datetime import datetime
 from typing import Annotated, Literal
 from uuid import UUID
 
 from pydantic import Field
 
 from mailmend.admin.api.http.shared import Json, OpenBody
+from mailmend.admin.frame.http.bodies import Instant
 
-Instant = Annotated[datetime, Field(examples=["2026-11-23T02:30:00.000Z"])]
 Next = Annotated[str | None, Field(description="`after` of the next page; null on the last one.")]
 Exit = Annotated[int, Field(description="The exit code of the command.")]
 

@@ -71,17 +71,17 @@ from mailmend.model.errors import NotThere
 from mailmend.model.grammar import wanted_mailbox
 
 QUEUES: Final = router("queues")
-Text = Annotated[str, Field(min_length=1, max_length=1000)] | SkipJsonSchema[None]
+SoughtText = Annotated[str, Field(min_length=1, max_length=1000)] | SkipJsonSchema[None]
 Age = DurationText | SkipJsonSchema[None]
 
 
 class MailSelectionBody(StrictBody):
     """Which mails: all conditions hold. `*` stands for anything."""
 
-    sender: Annotated[Text, Field(description="<> is the null sender.")] = None
-    recipient: Text = None
-    name: Text = None
-    state: Text = None
+    sender: Annotated[SoughtText, Field(description="<> is the null sender.")] = None
+    recipient: SoughtText = None
+    name: SoughtText = None
+    state: SoughtText = None
     older_than: Annotated[Age, Field(description="Enqueued longer ago.")] = None
     newer_than: Annotated[Age, Field(description="Enqueued no longer ago.")] = None
     ids: Annotated[tuple[UUID, ...], Field(max_length=1000)] = ()

@@ -148,14 +148,14 @@ async def show_one_run(desk: ServedApi, by: Reader, run: UUID) -> Response:
     return answered(run_document(await desk.done(show_run, desk.connection, run, by=by)))
 
 
-Wanted = Verdict | SkipJsonSchema[None]
+VerdictChoice = Verdict | SkipJsonSchema[None]
 
 
 class FindingsQuery(PageQuery):
     """A page of findings."""
 
-    verdict: Wanted = None
-    result: Annotated[Wanted, Field(description="What became of it.")] = None
+    verdict: VerdictChoice = None
+    result: Annotated[VerdictChoice, Field(description="What became of it.")] = None
 
 
 @RUNS.get(

@@ -12,7 +12,7 @@ from pydantic.json_schema import SkipJsonSchema
 
 from mailmend.admin.delivery.desk import DeliveryDesk
 from mailmend.admin.frame.http.application import CheckBody, check_bodies
-from mailmend.admin.frame.http.bodies import StrictBody
+from mailmend.admin.frame.http.bodies import Instant, StrictBody
 from mailmend.model.json_forms import JsonField, JsonForm
 
 LOG: Final = "mailmend.delivery"
@@ -34,7 +34,6 @@ class CommandAnswer(StrictBody):
     exit: int = Field(description="The exit code of the command: 0, or 3 where some of it could not be done.")
 
 
-Instant = Annotated[datetime, Field(examples=["2026-11-23T02:30:00.000Z"])]
 _Missing = SkipJsonSchema[None]
 _MADE: Final = dict[str, type[BaseModel]]()
 

@@ -1,6 +1,7 @@
 """What calls bring and how answers are described, for the routes of any server."""
 
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from itertools import chain
 from typing import Annotated, Any, get_args
 
@@ -20,6 +21,7 @@ def _storable(given: Any) -> Any:
     return wellformed(given) if isinstance(given, str) else given
 
 
+Instant = Annotated[datetime, Field(examples=["2026-11-23T02:30:00.000Z"])]
 DurationText = Annotated[
     str,
     Field(

@@ -32,6 +32,7 @@ HEADERS = {"Authorization": f"Bearer {TOKEN}", "I-KNOW-WHAT-I-M-DOING": "ALL-SER
 """One value of `task` needs the second header, which no schema of JSON can say."""
 
 EXAMPLES = 60
+EXAMPLES_OF_SERVICES = 20
 REFUSALS = {"checks": {"negative_data_rejection": {"expected-statuses": ["4xx"]}}}
 """A wrong body may also be too large (413), which is no refusal to the library."""
 
@@ -85,7 +86,15 @@ def test_every_answer_of_the_api_is_as_described(
     app = application(API, world.desk, Access(parse_tokens([f"all operate {TOKEN}"], "")))
     # a position, an address or a file that is not there is no matter of a schema; unknown parameters James ignores
     left_out = [positive_data_acceptance]
-    fuzz(app, mode, ANYTHING_GOES, left_out, in_queries=[negative_data_rejection], below=("/v1/", "/mailQueues"))
+    fuzz(
+        app,
+        mode,
+        ANYTHING_GOES,
+        left_out,
+        in_queries=[negative_data_rejection],
+        below=("/v1/", "/mailQueues"),
+        examples=EXAMPLES_OF_SERVICES,
+    )
 
 
 ANYTHING_GOES = (
@@ -119,6 +128,7 @@ def fuzz(
     *,
     in_queries: Sequence[Any] = (),
     below: tuple[str, ...] = ("/",),
+    examples: int = EXAMPLES,
 ) -> None:
     """Call the routes below these paths.
 
@@ -133,7 +143,7 @@ def fuzz(
         if mode is GenerationMode.NEGATIVE and operation.path in unfailing and not operation.body:
             continue  # nothing can be wrong with it
 
-        @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+        @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck), database=None)
         @given(operation.as_strategy(generation_mode=mode))
         def each(case: Any) -> None:
             left_out = [*excluded, *(() if case.operation.body else in_queries)]

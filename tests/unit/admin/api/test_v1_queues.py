@@ -215,8 +215,8 @@ class TestJames:
         taken, done = asyncio.run(story())
         (task,) = api.tasks.tasks.listed()
         assert (str(task.id), task.submitted_by, done["status"]) == (taken["taskId"], "ann", "completed")
-        told = done["additionalInformation"]
-        assert (told["type"], told["mailQueueName"], told["initialCount"], told["remainingCount"]) == (
+        reported = done["additionalInformation"]
+        assert (reported["type"], reported["mailQueueName"], reported["initialCount"], reported["remainingCount"]) == (
             kind,
             "spool",
             3,
