@@ -28,7 +28,7 @@ _LENGTH: Final = Struct(">i")
 
 
 def instant_of_millis(millis: int) -> datetime:
-    return _EPOCH + timedelta(milliseconds=millis)
+    return _EPOCH + timedelta(0, millis // 1000, millis % 1000 * 1000)
 
 
 def reader_of(cql_type: str, user_types: UserTypes) -> CellReader:

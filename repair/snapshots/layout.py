@@ -81,7 +81,13 @@ class SnapshotTable:
 
     @property
     def dropped(self) -> tuple[DroppedColumn, ...]:
-        return self.folders[0].dropped
+        """The columns that a node has dropped, by its latest drop: files may have them."""
+        found: dict[str, DroppedColumn] = {}
+        for gone in chain.from_iterable(folder.dropped for folder in self.folders):
+            name = gone.column.name
+            if name not in found or found[name].at < gone.at:
+                found[name] = gone
+        return tuple(found.values())
 
     @property
     def files(self) -> tuple[Path, ...]:

@@ -16,7 +16,7 @@ the reason, in two lines. F: why the table could not be read. E: the end, with t
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
-from struct import Struct, unpack, unpack_from
+from struct import Struct, iter_unpack, unpack, unpack_from
 from typing import Any, Final
 from uuid import UUID
 
@@ -32,7 +32,6 @@ END: Final = b"E"
 
 _NUMBER: Final = Struct(">i")
 _LONG: Final = Struct(">q")
-_UUID_BYTES: Final = 16
 _FLAGS: Final = (False, True)
 
 
@@ -188,12 +187,12 @@ def _longs(cells: bytes, number: int) -> list[Any]:
 def _uuids(cells: bytes, _number: int) -> list[Any]:
     """The UUIDs; one that comes again and again, as of a partition, is made once."""
     values = []
-    last = b""
+    last = -1
     value: UUID | None = None
-    for at in range(0, len(cells), _UUID_BYTES):
-        found = cells[at : at + _UUID_BYTES]
+    for high, low in iter_unpack(">QQ", cells):
+        found = high << 64 | low
         if found != last:
-            value = UUID(bytes=found)
+            value = UUID(int=found)
             last = found
         values.append(value)
     return values

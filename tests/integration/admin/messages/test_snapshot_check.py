@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import pytest
 
 from mailmend.model.catalog.mail import FIRST_UNSEEN, IMAP_UID, MESSAGE_ID, MESSAGE_V3
 from mailmend.model.operations import Change, Put, Remove, Scan
+from mailmend.model.table import Column
 from tests.support.commands import QUICK, CommandLine
 from tests.support.mail_states import MailKeyspace, keyspace_of_its_own, shell_on
 from tests.support.nodetool import nodetool_of
@@ -65,7 +66,7 @@ def snapped(cassandra: CassandraServer, tmp_path_factory: pytest.TempPathFactory
 
 
 def damage(mail: MailKeyspace) -> None:
-    """Rows and cells that differ, removed rows, expired rows and cells, and a removed partition."""
+    """Rows and cells that differ, removed and expired rows, a removed partition, a dropped column."""
     truths = mail.truths
     mail.lose_projection(truths[0])
     mail.lose_flag_update(truths[1])
@@ -77,7 +78,12 @@ def damage(mail: MailKeyspace) -> None:
     mail.tables.write(Put(IMAP_UID, truth_row(MESSAGES + 1)))
     mail.tables.write(Put(IMAP_UID, truth_row(MESSAGES + 2), ttl_seconds=3600))
     mail.tables.write(Put(MESSAGE_V3, content_row(truth_row(MESSAGES + 2)["messageid"])))
+    alter = f"ALTER TABLE {mail.name}.{IMAP_UID.name}"
+    mail.tables.cluster.execute_ddl(f"{alter} ADD later text")
+    wide = replace(IMAP_UID, columns=(*IMAP_UID.columns, Column("later", "text")))
+    mail.tables.write(Put(wide, {**truths[7], "later": "gone"}))
     time.sleep(2.1)
+    mail.tables.cluster.execute_ddl(f"{alter} DROP later")
 
 
 def damage_again(mail: MailKeyspace) -> None:

@@ -55,6 +55,15 @@ def test_copies_of_several_nodes_are_one_table(tmp_path: Path) -> None:
     assert len(snapshot_in(places, "mail").tables["users"].files) == 2
 
 
+def test_a_column_that_one_node_dropped_later_counts_as_dropped_then(tmp_path: Path) -> None:
+    snapshot(tmp_path / "one" / ID, "nb-1-big-Data.db")
+    snapshot(tmp_path / "other" / ID, "nb-1-big-Data.db", schema=SCHEMA.replace("17", "19"))
+
+    (gone,) = snapshot_in([tmp_path / "one", tmp_path / "other"], "mail").tables["users"].dropped
+
+    assert (gone.column.name, gone.at) == ("old", 19)
+
+
 def test_an_empty_table_has_a_folder(tmp_path: Path) -> None:
     snapshot(tmp_path / ID)
 
