@@ -57,14 +57,14 @@ class ServerRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServerDesk(TaskDesk):
+class WebDesk(TaskDesk):
     """The desk of the server of jobs, with the API and the page of its keyspace."""
 
     api: ApiDesk
     page: PageDesk
 
     @classmethod
-    def over(cls, tasks: TaskDesk, settings: ServedSettings, opened: OpenCluster) -> "ServerDesk":
+    def over(cls, tasks: TaskDesk, settings: ServedSettings, opened: OpenCluster) -> "WebDesk":
         own = {each.name: getattr(tasks, each.name) for each in fields(tasks)}
         api = ApiDesk(settings=settings.queues, clock=tasks.clock, tasks=tasks, cluster=opened)
         return cls(**own, api=api, page=PageDesk.over(opened, settings.page))
@@ -101,7 +101,7 @@ def serve(request: ServerRequest, caller: Caller) -> None:
 async def _answer(
     face: Face, settings: ServedSettings, opened: OpenCluster, tasks: TaskDesk, stop: asyncio.Event
 ) -> None:
-    await face(ServerDesk.over(tasks, settings, opened), stop)
+    await face(WebDesk.over(tasks, settings, opened), stop)
 
 
 _QUEUES: Final = queue_settings(broker=unless(), blobs=unless(), named=False)
@@ -121,35 +121,41 @@ def _settings(own: Values, others: Values, context: click.Context) -> ServedSett
     return ServedSettings(queues=queues, page=page_settings(values, context, queues.connection))
 
 
+_LISTEN: Final = "Listen at this address: the page, the API and James's tasks are answered there over HTTP."
+
 SERVE: Final = Command(
     name="serve",
     summary="One server: a page to look at, the API, and the jobs.",
-    about="""Open http://HOST:PORT/ in a browser. The page needs no scripts, and loads nothing from elsewhere.
-    Its first page says what is wrong now, the worst first, each with its runbook and the next command. Other pages
-    have runs with their findings, jobs, the schema, runbooks, the settings in force and what `mailmend doctor` says.
+    about="""Open http://HOST:PORT/ in a browser. The page needs no scripts, and loads nothing from
+    elsewhere. Its first page says what is wrong now, the worst first, each with its runbook
+    and the next command. Other pages have runs with their findings, jobs, the schema,
+    runbooks, the settings in force and what `mailmend doctor` says.
 
-    The API has runs with their findings and their undo, the schema and its history, the projections, and the queues
-    with their mails (no content), flush, removal and restore; James's /mailQueues with James's forms. GET
-    /openapi.json describes each route; docs/http-api.md has examples. Jobs are run and James's tasks are taken as
-    `mailmend jobs serve --listen` does.
+    The API has runs with their findings and their undo, the schema and its history, the
+    projections, and the queues with their mails (no content), flush, removal and restore;
+    James's /mailQueues with James's forms. GET /openapi.json describes each route;
+    docs/http-api.md has examples. Jobs are run and James's tasks are taken as `mailmend jobs
+    serve --listen` does.
 
-    Without tokens every user of this machine may look and change. With --tokens-file a person signs in with a token,
-    and a program sends it. The role read sees no rows of mails, no names of users and no buttons; the role operate
-    sees them, and its changes are on record with the name of the token. Addresses outside this machine are refused
-    without tokens and TLS. Flush, removal and restore need --broker or --blobs, as the commands do. Removed mails are
-    kept on this machine. This needs mailmend[serve].""",
+    Without tokens every user of this machine may look and change. With --tokens-file a person
+    signs in with a token, and a program sends it. The role read sees no rows of mails, no
+    names of users and no buttons; the role operate sees them, and its changes are on record
+    with the name of the token. Addresses outside this machine are refused without tokens and
+    TLS. Flush, removal and restore need --broker or --blobs, as the commands do. Removed
+    mails are kept on this machine. This needs mailmend[serve].""",
     service="mailmend.admin.serve:serve",
     present="mailmend.admin.jobs.serve:served_document",
     shared=(
         *jobs_server.COMMAND_PARTS,
-        http_face("--listen", "mailmend.admin.routes:SERVED", "Answer over HTTP there."),
+        http_face("--listen", "mailmend.admin.routes:SERVED", _LISTEN),
         Shared("settings", _QUEUES.groups, _settings),
     ),
     output=(),
     examples="""
         mailmend serve --listen 127.0.0.1:8000
         mailmend serve --listen 127.0.0.1:8000 --broker amqp://rabbit:5672 --blobs cassandra:
-        mailmend serve --listen 0.0.0.0:8443 --tokens-file tokens --listen-tls-cert a.pem --listen-tls-key b.pem
+        mailmend serve --listen 0.0.0.0:8443 --tokens-file tokens \\
+          --listen-tls-cert a.pem --listen-tls-key b.pem
         curl -s http://127.0.0.1:8000/v1/runs | jq '.runs[0]'""",
     exits="0 it was asked to stop, and what ran has ended; 2 a declaration is wrong, or the "
     "address; 4 the cluster cannot be reached (at the start; later it is waited for); 130 it was "

@@ -393,9 +393,12 @@ SITE: Final = _site()
 
 def with_pages(api: Api) -> Api:
     """What a server answers with pages too. Its desk has a `page: PageDesk`."""
+    answers = dict(api.answers)
+    for kind, page in _ERROR_PAGES.items():
+        answers[kind] = partial(_by_reader, page, api.answers[kind])
     return replace(
         api,
         routers=(*api.routers, SITE),
-        answers={kind: partial(_by_reader, page, api.answers[kind]) for kind, page in _ERROR_PAGES.items()},
+        answers=answers,
         headers={**api.headers, **HEADERS},
     )

@@ -22,15 +22,15 @@ BYTES_OVER_PARTITIONS_MAX: Final = 4 * 1024
 """The approximate largest size of a request over partitions: nodes warn of batches above 5 KiB
 (`batch_size_warn_threshold`)."""
 
-Answer = MailmendError | None
-Send = Callable[[Sequence[Put]], Awaitable[Answer]]
+_Answer = MailmendError | None
+Send = Callable[[Sequence[Put]], Awaitable[_Answer]]
 
 
 class WaitingWrite(NamedTuple):
     """A write, and the future of its answer."""
 
     write: Put
-    answer: "asyncio.Future[Answer]"
+    answer: "asyncio.Future[_Answer]"
 
 
 class _Lane:
@@ -56,9 +56,9 @@ class GatheredWrites:
         self._replica_of = replica_of
         self._lanes: dict[Hashable, _Lane] = {}
 
-    async def add(self, write: Put) -> Answer:
+    async def add(self, write: Put) -> _Answer:
         """The error of the write, or None. A write whose caller is cancelled may be sent or not."""
-        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[_Answer] = asyncio.get_running_loop().create_future()
         replica = self._replica_of(write)
         lane = self._lanes.setdefault(replica, _Lane())
         lane.waiting.append(WaitingWrite(write, answer))
@@ -113,7 +113,7 @@ class GatheredWrites:
             _settle(waiting, await self._send([waiting.write]))
 
 
-def _settle(waiting: WaitingWrite, error: Answer) -> None:
+def _settle(waiting: WaitingWrite, error: _Answer) -> None:
     if not waiting.answer.done():  # the waiting caller may have been cancelled
         waiting.answer.set_result(error)
 

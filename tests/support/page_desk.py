@@ -20,7 +20,7 @@ from mailmend.admin.metrics.metrics import Exposition
 from mailmend.admin.page.desk import PageSettings
 from mailmend.admin.page.table import SettingShown
 from mailmend.admin.routes import SERVED
-from mailmend.admin.serve import ServedSettings, ServerDesk
+from mailmend.admin.serve import ServedSettings, WebDesk
 from mailmend.cql.memory import MemoryTables
 from mailmend.model.ids import QueueName
 from mailmend.repair.ledger.jobs import AdminTasks
@@ -51,7 +51,7 @@ class PageWorld:
         tasks = AdminTasks(MemoryTables(clock.micros), "mail", clock, "here")
         health = lambda: job_health(leads=True, unreached="")  # noqa: E731
         desk = TaskDesk(tasks, clock, lambda: None, health, exposition=exposition)
-        self.desk = ServerDesk.over(desk, settings, opened)
+        self.desk = WebDesk.over(desk, settings, opened)
         self.app = application(SERVED, self.desk, self.access)
 
     def browser(self, base: str = HERE) -> "Visit":

@@ -140,7 +140,9 @@ def test_every_page_can_be_read_without_scripts_and_nothing_is_asked_of_elsewher
     world: PageWorld, browser: Browser
 ) -> None:
     """In each view: no text beyond the window, no contrast below 4.5, a label for each field, one main heading."""
-    (run,) = world.desk.page.data.opened.existing_ledger().runs()
+    ledger = world.desk.page.data.opened.existing_ledger()
+    assert ledger is not None
+    (run,) = ledger.runs()
     paths = [page.path for page in PAGES if page.menu]
     paths += [f"/runs/{run.id}", "/jobs/nightly", "/runbooks/content-is-lost", "/nowhere"]
     with served(world) as address:
@@ -175,4 +177,6 @@ def test_a_job_is_paused_by_keyboard_alone_without_scripts(world: PageWorld, bro
         page.get_by_role("button", name="Let it run again").wait_for()
 
         assert page.get_by_text("PAUSED").first.is_visible()
-    assert world.desk.page.data.opened.job_runs().pause_of("nightly").reason == "nodes are replaced"
+    pause = world.desk.page.data.opened.job_runs().pause_of("nightly")
+    assert pause is not None
+    assert pause.reason == "nodes are replaced"

@@ -7,7 +7,7 @@ import pytest
 from mailmend.admin.frame.http import server
 from mailmend.admin.frame.http.access import Listening
 from mailmend.admin.routes import SERVED
-from mailmend.admin.serve import ServerDesk
+from mailmend.admin.serve import WebDesk
 from mailmend.cql.driver import session
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import CommandLine
@@ -18,7 +18,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     """What the web server was given; it asks for the runs and ends."""
     given = list[tuple[Any, ...]]()
 
-    async def listen(api: Any, listening: Listening, desk: ServerDesk, stop: Any) -> None:
+    async def listen(api: Any, listening: Listening, desk: WebDesk, stop: Any) -> None:
         given.append((api, listening.port, desk, await desk.api.queues()))
         stop.set()
 
