@@ -181,7 +181,7 @@ def _delivery(contact: Contact) -> list[dict[str, Any]]:
         measured = delivering.measure(delivering.DeliveryParts(contact, keyspace, broker, vhost))
         for one in measured:
             print(one)
-        print(f"delivery serve / Postfix: {delivering.ratio(measured):.2f}")
+        print(delivering.ratios(measured))
         dropped(cluster, (keyspace.name,))
     return [asdict(one) for one in measured]
 

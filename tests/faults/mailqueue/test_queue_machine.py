@@ -316,6 +316,11 @@ class QueueMachine(ManyProcesses):
     def wait(self, minutes: int) -> None:
         self.twin.clock.advance(minutes * 60)
 
+    @rule(number=st.integers(0, len(SKEWS) - 1), ahead=st.sampled_from(SKEWS))
+    def clock_is_set(self, number: int, ahead: timedelta) -> None:
+        """A time service sets the clock of a process, forwards or back."""
+        self.workers[number].clock.ahead = ahead
+
     @precondition(lambda self: self.long_waits < LONG_WAITS_MAX and self.twin.own != FOR_EVER)
     @rule(days=st.sampled_from((1, 4, 12)))
     def wait_long(self, days: int) -> None:

@@ -57,6 +57,7 @@ def test_the_json_has_exactly_the_names_of_the_contract() -> None:
         "engine",
         "pace",
         "staging",
+        "snapshot",
         "missing_columns",
         "missing_tables",
         "reasons",
