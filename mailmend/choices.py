@@ -130,6 +130,8 @@ class CheckChoices(ScanChoices, total=False):
         no_recheck: whether suspects are reported without a second look.
         projections: declared tables, or their file: looked at instead of mail.
         projection: a table that follows from the table `what`, which needs no file then.
+        snapshot: folders of nodes' snapshots, which are read instead of the cluster.
+        snapshot_name: the snapshot, where the folders have several.
         record: whether the ledger keeps the check (`mailmend runs`).
         record_findings: how many findings it keeps at most.
         keep: how long.
@@ -138,6 +140,8 @@ class CheckChoices(ScanChoices, total=False):
     no_recheck: bool
     projections: str | Path | Declaration
     projection: str
+    snapshot: Sequence[str | Path]
+    snapshot_name: str
     record: bool
     record_findings: int
     keep: timedelta
