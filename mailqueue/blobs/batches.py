@@ -100,7 +100,13 @@ class ThreadedBatches(Generic[S, T]):
                 self._batches.ended()
                 continue
             items = [item for item, _ in wanted]
-            working = asyncio.get_running_loop().run_in_executor(None, self._carry_out, items)
+            try:
+                working = asyncio.get_running_loop().run_in_executor(None, self._carry_out, items)
+            except RuntimeError as error:  # no thread can be started
+                self._batches.ended()
+                for _, result in wanted:
+                    result.set_exception(error)
+                continue
             working.add_done_callback(partial(self._end, [result for _, result in wanted]))
 
     def _end(self, results: Sequence["asyncio.Future[T]"], working: "asyncio.Future[Sequence[T]]") -> None:

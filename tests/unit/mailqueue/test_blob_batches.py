@@ -209,3 +209,20 @@ async def test_an_error_of_a_batch_is_the_error_of_each_and_the_next_batch_goes_
     answers = await asyncio.gather(turns.add(0), turns.add(1), turns.add(0), return_exceptions=True)
     assert [str(answer) for answer in answers] == ["no disk"] * 3
     assert await turns.add(7) == 7
+
+
+async def test_a_thread_that_cannot_be_started_fails_its_batch_and_blocks_no_later_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    turns = ThreadedBatches[int, int](lambda items: items)
+
+    def refuse(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(asyncio.get_running_loop(), "run_in_executor", refuse)
+        async with asyncio.timeout(2):
+            with pytest.raises(RuntimeError, match="start new thread"):
+                await turns.add(1)
+    async with asyncio.timeout(2):
+        assert await turns.add(2) == 2
