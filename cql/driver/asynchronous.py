@@ -28,7 +28,7 @@ class AsyncKeyspace:
     def __init__(self, keyspace: "Keyspace", in_flight: int = IN_FLIGHT) -> None:
         self._keyspace = keyspace
         self._turns = asyncio.Semaphore(in_flight)
-        self._gathered = GatheredWrites(self._sent_together, keyspace.replica_of)
+        self._gathered = GatheredWrites(self._sent_together, keyspace.replica_of, self._turns)
 
     async def read(self, read: Read) -> Sequence[Seen]:
         seen: Sequence[Seen] = await self._one(read)
@@ -58,6 +58,8 @@ class AsyncKeyspace:
         if not isinstance(write, Put) or not write.joinable:
             await self._one(write)
             return
+        if not self._keyspace.knows(write):  # its shape finds its replica: the server is asked
+            await asyncio.to_thread(self._keyspace.replica_of, write)
         error = await self._gathered.add(write)
         if error is not None:
             raise error
@@ -75,9 +77,8 @@ class AsyncKeyspace:
         request: Operation | JoinedWrite = writes[0]
         if len(writes) > 1:
             request = JoinedWrite(tuple(writes))
-        async with self._turns:
-            pending = await self._launched(request)
-            await _landed(pending)
+        pending = await self._launched(request)
+        await _landed(pending)
         error: MailmendError | None = pending.result()
         return error
 

@@ -8,11 +8,11 @@ than `PATIENCE_SECONDS` no longer holds up the next one.
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from mailmend.cql.driver.joined import BYTES_MAX, PARTITIONS_MAX, WRITES_MAX, partition_of, size_of
-from mailmend.model.errors import CannotReach, MailmendError
+from mailmend.model.errors import AccessDenied, CannotReach, MailmendError, NotEnoughReplicas
 from mailmend.model.operations import Put
 
 PATIENCE_SECONDS: Final = 0.02
@@ -21,6 +21,9 @@ PATIENCE_SECONDS: Final = 0.02
 BYTES_OVER_PARTITIONS_MAX: Final = 4 * 1024
 """The approximate largest size of a request over partitions: nodes warn of batches above 5 KiB
 (`batch_size_warn_threshold`)."""
+
+CELL_BYTES: Final = 24
+"""What a node counts for each cell besides its value: its stamp, and the times of its expiry."""
 
 _Answer = MailmendError | None
 Send = Callable[[Sequence[Put]], Awaitable[_Answer]]
@@ -47,12 +50,20 @@ class GatheredWrites:
 
     Args:
         send: sends writes as one request; its error, or None.
+        turns: how many requests are in flight at once, other ones too. A write whose caller is
+            cancelled before its turn is not sent.
         replica_of: the node that is asked first for the partition of a write. Only writes of the
             same node share a request.
     """
 
-    def __init__(self, send: Send, replica_of: Callable[[Put], Hashable]) -> None:
+    def __init__(
+        self,
+        send: Send,
+        replica_of: Callable[[Put], Hashable],
+        turns: asyncio.Semaphore | None = None,
+    ) -> None:
         self._send = send
+        self._turns = turns or asyncio.Semaphore(WRITES_MAX)
         self._replica_of = replica_of
         self._lanes: dict[Hashable, _Lane] = {}
 
@@ -64,10 +75,14 @@ class GatheredWrites:
         lane.waiting.append(WaitingWrite(write, answer))
         if not lane.in_flight:
             self._begin(lane)
-        elif lane.timer is None:
+        self._be_patient(lane)
+        return await answer
+
+    def _be_patient(self, lane: _Lane) -> None:
+        """What waits has a timer, whatever becomes of the requests in flight."""
+        if lane.waiting and lane.timer is None:
             loop = asyncio.get_running_loop()
             lane.timer = loop.call_later(PATIENCE_SECONDS, self._lose_patience, lane)
-        return await answer
 
     def _begin(self, lane: _Lane) -> None:
         taken = taken_together(lane.waiting)
@@ -84,13 +99,12 @@ class GatheredWrites:
             lane.timer = None
         if lane.waiting:
             self._begin(lane)
+        self._be_patient(lane)
 
     def _lose_patience(self, lane: _Lane) -> None:
         lane.timer = None
         self._begin(lane)
-        if lane.waiting:
-            loop = asyncio.get_running_loop()
-            lane.timer = loop.call_later(PATIENCE_SECONDS, self._lose_patience, lane)
+        self._be_patient(lane)
 
     async def _carried_out(self, taken: Sequence[WaitingWrite]) -> None:
         try:
@@ -104,13 +118,25 @@ class GatheredWrites:
                 answer.cancel()  # nothing where it has its answer
 
     async def _answered(self, taken: Sequence[WaitingWrite]) -> None:
-        error = await self._send([waiting.write for waiting in taken])
-        if error is None or isinstance(error, CannotReach) or len(taken) == 1:
-            for waiting in taken:
+        """A cancelled caller may undo its write: a later request would overwrite the undo."""
+        async with self._turns:
+            wanted = [waiting for waiting in taken if not waiting.answer.done()]
+            if not wanted:
+                return
+            error = await self._send([waiting.write for waiting in wanted])
+        if error is None or len(wanted) == 1 or not _is_refusal(error):
+            for waiting in wanted:
                 _settle(waiting, error)
             return
-        for waiting in taken:  # the request was refused: each write alone has its own answer
-            _settle(waiting, await self._send([waiting.write]))
+        for waiting in wanted:  # the request was refused: each write alone has its own answer
+            await self._answered([waiting])
+
+
+def _is_refusal(error: MailmendError) -> bool:
+    """Whether nodes took none of it: one missing right, or one partition's replicas, fail all."""
+    if isinstance(error, AccessDenied | NotEnoughReplicas):
+        return True
+    return not isinstance(error, CannotReach)
 
 
 def _settle(waiting: WaitingWrite, error: _Answer) -> None:
@@ -135,13 +161,23 @@ def taken_together(waiting: "deque[WaitingWrite]") -> list[WaitingWrite]:
             continue
         row = _row_of(write)
         grown = partitions | {partition_of(write)}
-        total += size_of(list(write.row.values()))
+        total += request_bytes(write)
         if taken and (row in rows or not _fits(len(grown), total)):
             break
         taken.append(waiting.popleft())
         rows.add(row)
         partitions = grown
     return taken
+
+
+def request_bytes(write: Put) -> int:
+    """The approximate size that a node counts: the values, and what it keeps with each cell."""
+    cells = 0
+    for value in write.row.values():
+        cells += 1
+        if isinstance(value, Mapping | list | set | frozenset):  # a cell for each element
+            cells += len(value)
+    return size_of(list(write.row.values())) + cells * CELL_BYTES
 
 
 def _row_of(write: Put) -> Hashable:

@@ -185,6 +185,8 @@ def partition_of(write: Write) -> Hashable:
 def size_of(value: object) -> int:
     """The approximate size of a value on its way to a node, in bytes."""
     match value:
+        case str() if not value.isascii():
+            return len(value.encode(errors="replace"))
         case str() | bytes():
             return len(value)
         case Mapping():
