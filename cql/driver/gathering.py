@@ -23,7 +23,7 @@ BYTES_OVER_PARTITIONS_MAX: Final = 4 * 1024
 (`batch_size_warn_threshold`)."""
 
 CELL_BYTES: Final = 24
-"""What a node counts for each cell besides its value: its stamp, and the times of its expiry."""
+"""What a node counts for each cell without its value: its stamp, and the times of its expiry."""
 
 _Answer = MailmendError | None
 Send = Callable[[Sequence[Put]], Awaitable[_Answer]]
@@ -79,7 +79,7 @@ class GatheredWrites:
         return await answer
 
     def _be_patient(self, lane: _Lane) -> None:
-        """What waits has a timer, whatever becomes of the requests in flight."""
+        """What waits has a timer, also behind a request that hangs."""
         if lane.waiting and lane.timer is None:
             loop = asyncio.get_running_loop()
             lane.timer = loop.call_later(PATIENCE_SECONDS, self._lose_patience, lane)
