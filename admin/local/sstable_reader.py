@@ -52,6 +52,7 @@ def reader_command(
         f"-Xmx{HEAP_MIB}m",
         "-XX:+UseSerialGC",
         "-XX:+ExitOnOutOfMemoryError",
+        "-XX:+DisplayVMOutputToStderr",  # stdout is for frames alone, stderr for why it ended
         "-Dlogback.statusListenerClass=ch.qos.logback.core.status.NopStatusListener",
         "-Dio.netty.tryReflectionSetAccessible=true",
         "-cp",

@@ -307,7 +307,8 @@ CHECK: Final = Command(
 
     With --snapshot the tables are read from a node's snapshot files, and the scan sends nothing to
     the cluster; --no-recheck then asks no cluster at all: is this backup consistent? Damaged and
-    missing files are named, the others are read (`snapshot` in the JSON, exit code 3).
+    missing files are named, the others are read (`snapshot` in the JSON, exit code 3). The ledger
+    keeps no check of a snapshot: --record is refused, and a job keeps nothing of it.
 
     At its end a check of messages names the denormalised tables of the keyspace that it did not
     look at, with the reason (`left_tables` in the JSON). --projections james names those that James

@@ -16,6 +16,7 @@ from mailmend.admin.frame.examples import Examples
 from mailmend.admin.frame.options import option
 from mailmend.admin.local.sstable_reader import reader_command
 from mailmend.admin.messages.bound_tables import BoundTables, mail_tables
+from mailmend.admin.messages.check_record import is_recorded
 from mailmend.admin.messages.check_settings import check_settings, timing_of_counters
 from mailmend.admin.messages.mending import CheckRequest, CommandResult, given, unseen
 from mailmend.admin.messages.runs import affected
@@ -60,6 +61,8 @@ def check_snapshot(request: CheckRequest, caller: Caller) -> CommandResult:
         WrongUse: an option or a table that snapshots do not serve, or a folder without a snapshot.
     """
     _refuse_others(request)
+    if is_recorded(request):
+        caller.remark("A check of a snapshot is not kept in the ledger, in a job either.")
     snapshot = snapshot_in(request.snapshot, request.connection.keyspace, request.snapshot_name)
     caller.remark(f"Snapshot as of {_taken(snapshot)}: {snapshot.number_of_files:,} SSTables.")
     command = partial(reader_command, caller.progress)

@@ -28,6 +28,7 @@ import org.apache.cassandra.transport.ProtocolVersion;
  */
 public final class SstableReader {
     private static final int ROWS_OF_A_FRAME = 4096;
+    private static final int BYTES_OF_A_FRAME = 4 << 20;
 
     public static void main(String[] args) throws IOException {
         DataOutputStream out = new DataOutputStream(
@@ -118,12 +119,14 @@ public final class SstableReader {
                     while (alone || rows.hasNext()) {
                         Row row = alone ? null : rows.next();
                         alone = false;
+                        int bytes = 0;
                         for (Cells cell : cells) {
                             cell.add(keys, row, statics);
+                            bytes += cell.length;
                         }
                         count++;
                         filled++;
-                        if (filled == ROWS_OF_A_FRAME) {
+                        if (filled == ROWS_OF_A_FRAME || bytes >= BYTES_OF_A_FRAME) {
                             frames.rows(cells, filled);
                             filled = 0;
                         }

@@ -8,8 +8,9 @@ the `schema.cql` in it, or in the nearest folder above it up to the named one.
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
@@ -41,6 +42,11 @@ _TABLE_FOLDER: Final = re.compile(r"(\w+)-[0-9a-f]{32}")
 _COMPRESSOR: Final = re.compile(
     r"(?:org\.apache\.cassandra\.io\.compress\.)?(?:LZ4|Snappy|Deflate|Zstd|Noop)Compressor"
 )
+_CREATED: Final = re.compile(
+    r"""^\s*CREATE\s+(TABLE|TYPE|MATERIALIZED\s+VIEW)\s+(?:IF\s+NOT\s+EXISTS\s+)?"""
+    r"""(?:"((?:[^"]|"")+)"|(\w+))\s*\.""",
+    re.IGNORECASE | re.MULTILINE,
+)
 _LENGTH_BYTES: Final = 2
 _OR_THE_CLUSTER: Final = "Leave --snapshot out to read the cluster."
 
@@ -66,6 +72,11 @@ class SnapshotFolder:
     files: tuple[Path, ...]
     taken: float
     missing: tuple[Path, ...] = ()
+
+    @property
+    def table_id(self) -> str:
+        """Which of the tables that ever had this name it is; empty where the schema does not say."""
+        return self.table.options.get("id", "").strip("'").lower()
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,11 +156,16 @@ def snapshot_in(places: Sequence[Path], keyspace: str, name: str | None = None) 
                 f"{place} is not a folder",
                 mend="Name the folder of a snapshot with --snapshot.",
             )
-        found = list(_folders_in(place, name))
+        found = list(_folders_in(place, keyspace, name))
         if not found:
             raise _no_snapshot(place, name)
-        others |= {folder.keyspace for folder in found}
-        folders += [folder for folder in found if folder.keyspace == keyspace]
+        others |= {seen for seen, _ in found}
+        of_keyspace = []
+        for seen, folder in found:
+            if folder is not None and seen == keyspace:
+                of_keyspace.append(folder)
+        _refuse_several(place, of_keyspace)
+        folders += of_keyspace
     if not folders:
         seen = ", ".join(sorted(others))
         raise WrongUse(
@@ -177,9 +193,29 @@ def _no_snapshot(place: Path, name: str | None) -> WrongUse:
     )
 
 
+def _refuse_several(place: Path, folders: Sequence[SnapshotFolder]) -> None:
+    """Refuse tables of several snapshots: one may be what was before a table was dropped."""
+    names: dict[str, None] = {}
+    for folder in folders:
+        if folder.path.parent.name == SNAPSHOTS:
+            names[folder.path.name] = None
+    if len(names) > 1:
+        *_, last = names
+        raise WrongUse(
+            f"{place} has {len(names)} snapshots: {', '.join(names)}",
+            mend=f"Name one of them with --snapshot-name, as: --snapshot-name {last}",
+        )
+
+
 def _merged(folders: Sequence[SnapshotFolder]) -> SnapshotTable:
     first = folders[0]
     for other in folders[1:]:
+        if other.table_id and first.table_id and other.table_id != first.table_id:
+            raise WrongUse(
+                f"{first.table.spelling} in {other.path} is another table than in {first.path}: "
+                "it was dropped and created again",
+                mend="Name a folder that has only one of the two with --snapshot.",
+            )
         if other.table.columns != first.table.columns:
             raise WrongUse(
                 f"{first.table.spelling} has other columns in {other.path} than in {first.path}",
@@ -188,8 +224,16 @@ def _merged(folders: Sequence[SnapshotFolder]) -> SnapshotTable:
     return SnapshotTable(first.table, tuple(folders))
 
 
-def _folders_in(place: Path, name: str | None) -> Iterator[SnapshotFolder]:
-    """The snapshot folders at a place; files of a live table next to its snapshots are left out."""
+def _folders_in(
+    place: Path,
+    keyspace: str,
+    name: str | None,
+) -> Iterator[tuple[str, SnapshotFolder | None]]:
+    """The snapshot folders at a place, each after its keyspace.
+
+    None is a folder of another keyspace, or of a view, which no check reads. Files of a live table
+    next to its snapshots are left out.
+    """
     found = sorted(_with_files(place))
     snapshots = [path for path in found if path.parent.name == SNAPSHOTS]
     if name is not None:
@@ -197,39 +241,45 @@ def _folders_in(place: Path, name: str | None) -> Iterator[SnapshotFolder]:
         found = snapshots
     if snapshots and place not in snapshots:
         found = snapshots
-    names: dict[Path, list[str]] = {}
-    for path in snapshots:
-        names.setdefault(path.parent, []).append(path.name)
-    for table, several in names.items():
-        if len(several) > 1:
-            raise WrongUse(
-                f"{table.parent} has {len(several)} snapshots: {', '.join(several)}",
-                mend=f"Name one of them with --snapshot-name, as: --snapshot-name {several[-1]}",
-            )
     for path in found:
-        yield _folder(path, place)
+        yield _folder(path, place, keyspace)
 
 
 def _with_files(place: Path) -> Iterator[Path]:
     """The folders of data files, or of an empty table's schema; folders of indexes are left out."""
     pending = [place]
+    looked_at: set[Path] = set()
     while pending:
         folder = pending.pop()
         try:
+            real = folder.resolve(strict=True)
             entries = list(folder.iterdir())
-        except OSError as error:
-            raise WrongUse(
-                f"{folder} cannot be read: {error.strerror}",
-                mend="Run the command as a user who may read it.",
-            ) from error
+            within = [entry for entry in entries if not entry.name.startswith(".") and entry.is_dir()]
+        except (OSError, RuntimeError) as error:  # Python 3.11 has the latter for a link to itself
+            raise _not_readable(folder, error) from error
+        if real in looked_at:
+            continue
+        looked_at.add(real)
         names = {entry.name for entry in entries}
         if any(name.endswith(DATA) for name in names) or {SCHEMA, MANIFEST} <= names:
             yield folder
-        pending += [entry for entry in entries if entry.is_dir() and not entry.name.startswith(".")]
+        pending += within
 
 
-def _folder(path: Path, place: Path) -> SnapshotFolder:
+def _not_readable(path: Path, error: Exception) -> WrongUse:
+    reason = getattr(error, "strerror", None) or error
+    return WrongUse(
+        f"{path} cannot be read: {reason}",
+        mend="Run the command as a user who may read it.",
+    )
+
+
+def _folder(path: Path, place: Path, wanted: str) -> tuple[str, SnapshotFolder | None]:
     text, file = _schema_text(path, place)
+    if (other := _other_keyspace(text, wanted)) is not None:
+        return other, None
+    if file.parent == path and _is_of_view(text):
+        return wanted, None
     keyspace, table, schema, dropped = _described(text, file, path)
     files = tuple(sorted(found for found in path.iterdir() if found.name.endswith(DATA)))
     for found in files:
@@ -237,10 +287,12 @@ def _folder(path: Path, place: Path) -> SnapshotFolder:
     manifest = _manifest(path)
     there = {found.name for found in files}
     missing = []
-    for named in manifest.get("files", ()):
-        if isinstance(named, str) and named.endswith(DATA) and named not in there:
+    for named in manifest.get("files") or ():
+        if not isinstance(named, str) or named.startswith("."):
+            continue  # a file of an index, which is not read
+        if named.endswith(DATA) and named not in there:
             missing.append(path / named)
-    return SnapshotFolder(
+    return keyspace, SnapshotFolder(
         path=path,
         keyspace=keyspace,
         table=table,
@@ -255,8 +307,11 @@ def _folder(path: Path, place: Path) -> SnapshotFolder:
 def _schema_text(path: Path, place: Path) -> tuple[str, Path]:
     for folder in (path, *path.parents):
         file = folder / SCHEMA
-        if file.is_file():
-            return file.read_text(encoding="utf-8"), file
+        try:
+            if file.is_file():
+                return file.read_text(encoding="utf-8"), file
+        except (OSError, UnicodeDecodeError) as error:
+            raise _not_readable(file, error) from error
         if folder == place:
             break
     raise WrongUse(
@@ -264,6 +319,24 @@ def _schema_text(path: Path, place: Path) -> tuple[str, Path]:
         mend="Name the folder that `nodetool snapshot` has made; the files of a running node "
         "change. For another copy write the output of DESCRIBE KEYSPACE to schema.cql.",
     )
+
+
+def _other_keyspace(text: str, wanted: str) -> str | None:
+    """The keyspace of a schema that is of others alone; its text is not read any further.
+
+    A data folder has the system's keyspaces too, in whose tables there is what is not read.
+    """
+    named: dict[str, None] = {}
+    for _kind, quoted, plain in _CREATED.findall(text):
+        named[quoted.replace('""', '"') or plain.lower()] = None
+    if not named or wanted in named:
+        return None
+    return next(iter(named))
+
+
+def _is_of_view(text: str) -> bool:
+    kinds = {kind.upper() for kind, _quoted, _plain in _CREATED.findall(text)}
+    return "TABLE" not in kinds and any(kind.startswith("MATERIALIZED") for kind in kinds)
 
 
 def _described(
@@ -348,7 +421,9 @@ def _taken(path: Path, manifest: Mapping[str, Any], files: Sequence[Path]) -> fl
     """When the snapshot was taken: by its manifest, the manifest's own time, or its newest file."""
     said = manifest.get("created_at")
     if isinstance(said, str):
-        return datetime.fromisoformat(said).timestamp()
+        with suppress(ValueError):
+            created = datetime.fromisoformat(said)
+            return created.replace(tzinfo=created.tzinfo or UTC).timestamp()
     dated = [path / MANIFEST]
     if not dated[0].is_file():
         dated = [*files, path]

@@ -10,7 +10,9 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from io import SEEK_END
 from itertools import repeat
+from struct import error as StructError  # noqa: N812 - an exception
 from typing import IO, Any, Self
 
 from mailmend.model.errors import MailmendError
@@ -76,6 +78,8 @@ class ReaderProcess:
             if len(head) < wire.HEAD.size:
                 raise self._ended(request)
             kind, length = wire.HEAD.unpack(head)
+            if kind not in wire.KINDS or length < 0:
+                raise _unread(request, f"the reader of SSTables sent no frame: {head!r}")
             body = process.stdout.read(length)
             if len(body) < length:
                 raise self._ended(request)
@@ -114,11 +118,28 @@ class ReaderProcess:
         return self._process
 
     def _ended(self, request: wire.ReadRequest) -> SnapshotUnread:
+        signal = self._signal()
         said = ""
         if self._said is not None:
-            self._said.seek(0)
-            said = self._said.read()[-_SAID_BYTES:].decode("utf-8", "replace").strip()
-        return _unread(request, f"the reader of SSTables ended: {said or 'it said nothing'}")
+            size = self._said.seek(0, SEEK_END)
+            self._said.seek(max(0, size - _SAID_BYTES))
+            said = self._said.read(_SAID_BYTES).decode("utf-8", "replace").strip()
+        return _unread(
+            request,
+            f"the reader of SSTables ended{signal}: {said or 'it said nothing'}",
+        )
+
+    def _signal(self) -> str:
+        """Which signal ended the process, as where the system had no memory left; else nothing."""
+        if self._process is None:
+            return ""
+        try:
+            code = self._process.wait(_ENDS_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            return ""
+        if code >= 0:
+            return ""
+        return f" by signal {-code}"
 
 
 def _unread(request: wire.ReadRequest, reason: str) -> SnapshotUnread:
@@ -167,11 +188,14 @@ class SnapshotTables:
                 file, _, reason = body.decode("utf-8", "replace").partition("\n")
                 self.damaged.append(DamagedFile(file, reason))
                 continue
-            found_values = frames.values(body)
-            if plain:  # as quick as Python makes rows: there are millions
-                yield from map(dict, map(zip, repeat(names), found_values))
-            else:
-                yield from map(partial(_row, scan, names), found_values)
+            try:
+                found_values = frames.values(body)
+                if plain:  # as quick as Python makes rows: there are millions
+                    yield from map(dict, map(zip, repeat(names), found_values))
+                else:
+                    yield from map(partial(_row, scan, names), found_values)
+            except (StructError, ArithmeticError, ValueError, LookupError) as error:
+                raise _unread(request, f"a cell has a value that Python lacks: {error}") from error
 
     def read(self, read: Read) -> Sequence[Seen]:
         return self._cluster.read(read)

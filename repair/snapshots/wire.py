@@ -29,6 +29,7 @@ ROWS: Final = b"R"
 DAMAGE: Final = b"D"
 FAILURE: Final = b"F"
 END: Final = b"E"
+KINDS: Final = frozenset((ROWS, DAMAGE, FAILURE, END))
 
 _NUMBER: Final = Struct(">i")
 _LONG: Final = Struct(">q")

@@ -284,3 +284,10 @@ class TestTrend:
         assert line.split()[-3:] == ["DONE", "1", "0"], "nothing found, nothing fixed"
         (_, of_undo) = mailmend("runs", "trend", "--json").json["runs"]
         assert of_undo["put_back"] == {"PROJECT": 1}
+
+
+def test_a_check_of_a_snapshot_is_not_recorded(mailmend: CommandLine, tmp_path: Path) -> None:
+    ended = mailmend("check", "messages", "--record", "--snapshot", str(tmp_path))
+
+    assert ended.code == 2
+    assert "--record keeps checks of the cluster" in ended.err

@@ -131,3 +131,75 @@ def test_what_is_no_snapshot_of_the_keyspace_is_refused(
 
     with pytest.raises(WrongUse, match=said):
         snapshot_in([tmp_path], keyspace)
+
+
+OTHER_ID = "users-fedcba9876543210fedcba9876543210"
+OTHER_SCHEMA = SCHEMA.replace("3edbdfd0", "4edbdfd0")
+COMPACT = "CREATE TABLE odd.users (id uuid PRIMARY KEY) WITH COMPACT STORAGE;"
+
+
+def test_a_table_that_was_dropped_and_created_again_is_not_merged_with_its_successor(tmp_path: Path) -> None:
+    """Otherwise the rows of the dropped table come back."""
+    snapshot(tmp_path / "one" / ID, "nb-1-big-Data.db")
+    snapshot(tmp_path / "one" / OTHER_ID, "nb-1-big-Data.db", schema=OTHER_SCHEMA)
+
+    with pytest.raises(WrongUse, match="dropped and created again"):
+        snapshot_in([tmp_path], "mail")
+
+
+def test_tables_of_different_snapshots_are_not_read_as_one(tmp_path: Path) -> None:
+    """Cassandra itself takes a snapshot, named `dropped-...`, before it drops a table."""
+    data = tmp_path / "mail"
+    snapshot(data / ID / "snapshots" / "dropped-17-users", "nb-1-big-Data.db")
+    snapshot(data / OTHER_ID / "snapshots" / "nightly", "nb-1-big-Data.db", schema=OTHER_SCHEMA)
+
+    with pytest.raises(WrongUse, match="has 2 snapshots"):
+        snapshot_in([tmp_path], "mail")
+
+    (folder,) = snapshot_in([tmp_path], "mail", "nightly").tables["users"].folders
+    assert folder.path.parent.parent.name == OTHER_ID
+
+
+@pytest.mark.parametrize(
+    ("name", "schema"),
+    [
+        ("nb-1-big-Data.db", COMPACT),
+        ("pa-1-big-Data.db", SCHEMA.replace("mail.", "odd.")),
+        ("nb-1-big-Data.db", "CREATE TABLE odd.t (a vector<float, 3> PRIMARY KEY) WITH what = {'is': this};"),
+        ("nb-1-big-Data.db", "CREATE MATERIALIZED VIEW IF NOT EXISTS mail.by_name AS SELECT * FROM mail.users;"),
+    ],
+)
+def test_other_keyspaces_and_views_are_left_out(tmp_path: Path, name: str, schema: str) -> None:
+    """A data folder has the system's keyspaces too: what is not read there refuses no check."""
+    snapshot(tmp_path / "mail" / ID, "nb-1-big-Data.db")
+    snapshot(tmp_path / "odd" / OTHER_ID, name, schema=schema)
+
+    assert set(snapshot_in([tmp_path], "mail").tables) == {"users"}
+
+
+def test_files_of_indexes_are_not_missing(tmp_path: Path) -> None:
+    """A manifest names the files of an index after its folder."""
+    snapshot(tmp_path / ID, "nb-1-big-Data.db", listed=("nb-1-big-Data.db", ".by_name/nb-1-big-Data.db"))
+
+    assert snapshot_in([tmp_path], "mail").missing == ()
+
+
+@pytest.mark.parametrize("said", ['{"files": null, "created_at": "yesterday"}', "[]", "{"])
+def test_a_manifest_that_says_nothing_useful_is_no_manifest(tmp_path: Path, said: str) -> None:
+    manifest = snapshot(tmp_path / ID, "nb-1-big-Data.db") / "manifest.json"
+    manifest.write_text(said)
+
+    assert snapshot_in([tmp_path], "mail").taken == int(manifest.stat().st_mtime)
+
+
+def test_a_link_that_leads_back_counts_no_file_twice(tmp_path: Path) -> None:
+    (snapshot(tmp_path / ID, "nb-1-big-Data.db") / "back").symlink_to(tmp_path)
+
+    assert snapshot_in([tmp_path], "mail").number_of_files == 1
+
+
+def test_a_schema_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    (snapshot(tmp_path / ID, "nb-1-big-Data.db") / "schema.cql").write_bytes(b"\xff")
+
+    with pytest.raises(WrongUse, match=r"schema\.cql cannot be read"):
+        snapshot_in([tmp_path], "mail")

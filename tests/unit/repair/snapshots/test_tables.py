@@ -61,11 +61,28 @@ def test_a_damaged_file_is_named_and_the_rows_of_the_others_come() -> None:
         (ONE_ROW[:-2], "the reader of SSTables ended"),
         (ONE_ROW, "the reader of SSTables ended"),
         (b"", "the reader of SSTables ended"),
+        (b"Terminating due to an error", "sent no frame"),
+        (pack(">ci", b"R", -1), "sent no frame"),
+        (frame(b"R", pack(">i", 1)), "a value that Python lacks"),
+        (
+            frame(b"R", pack(">ibbi16sbbii1s", 1, 16, 0, 16, BOX.bytes, 0, 0, 1, 1, b"\xff")),
+            "a value that Python lacks",
+        ),
     ],
 )
 def test_an_answer_without_its_end_is_no_table(answer: bytes, said: str) -> None:
     """Rows that never came must not look like rows that do not exist."""
     with snapshot_tables(answer) as tables, pytest.raises(SnapshotUnread, match=said):
+        list(tables.scan(Scan(STORED, ("id", "name"))))
+
+
+def test_the_signal_that_ended_the_process_is_named() -> None:
+    """Such as that of a system without memory, which leaves no word."""
+    tables = snapshot_tables(b"")
+    program = "import os; os.kill(os.getpid(), 9)"
+    tables.process = ReaderProcess(lambda: (sys.executable, "-c", program), dict(os.environ))
+
+    with tables, pytest.raises(SnapshotUnread, match="ended by signal 9"):
         list(tables.scan(Scan(STORED, ("id", "name"))))
 
 
