@@ -104,6 +104,7 @@ def served_document(result: DeliveryEnded) -> Document:
             "exit": result.exit_code,
         },
         (f"Recipients of {result.request.queue}: {counted}.",),
+        exit=result.exit_code,
         remarks=(remark,),
     )
 

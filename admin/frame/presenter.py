@@ -260,11 +260,12 @@ def _html_cell(cell: GridCell) -> dict[str, str]:
 
 
 def exit_meaning(code: int) -> str:
-    return {
+    meanings: dict[int, str] = {
         ExitCode.FINE: "fine",
         ExitCode.DRIFT: "drift",
         ExitCode.WRONG_USE: "wrong use",
         ExitCode.PARTLY_FAILED: "partly failed",
         ExitCode.CANNOT_REACH: "cannot reach",
         ExitCode.NOT_ALLOWED: "not allowed",
-    }[ExitCode(code)]
+    }
+    return meanings.get(code, "ended by a signal")

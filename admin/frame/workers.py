@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final
 from mailmend.admin.frame.endings import ending_of, heed_termination
 from mailmend.admin.frame.event_loop import ordered_by
 from mailmend.admin.frame.supervision import WorkerFate, WorkerRecord, exit_code_of, worst_code
-from mailmend.model.errors import WrongUse
+from mailmend.model.errors import ExitCode, WrongUse
 from mailmend.model.ports import Clock
 from mailmend.repair.log_fields import put_log_field
 
@@ -168,7 +168,10 @@ class Workers:
             self._stop(StopOrder(min(self._order + 1, StopOrder.KILL)))
 
     def _reload(self, but_for: _Worker | None = None) -> None:
-        self.reload()
+        try:
+            self.reload()
+        except Exception:  # noqa: BLE001 - the workers would be killed with the parent
+            _LOG.exception("settings cannot be read again for workers that begin later")
         for worker in self._workers:
             if worker is not but_for:
                 worker.reload_due = True
@@ -176,10 +179,12 @@ class Workers:
 
     def _tell_of_reload(self, worker: _Worker) -> None:
         """A worker that is not ready yet is told once it is."""
-        if worker.is_ready and worker.reload_due and worker.process and worker.process.pid:
-            worker.reload_due = False
-            with suppress(ProcessLookupError):
-                os.kill(worker.process.pid, signal.SIGHUP)
+        process = worker.process
+        if not (worker.is_ready and worker.reload_due and process and process.pid):
+            return
+        worker.reload_due = False
+        if process.exitcode is None:  # else its number may be another process's
+            os.kill(process.pid, signal.SIGHUP)
 
     def _stop(self, order: StopOrder) -> None:
         if self._order is StopOrder.NOT:
@@ -199,10 +204,20 @@ class Workers:
         now = self.clock.monotonic()
         for worker in self._workers:
             if worker.record.due_at is not None and worker.record.due_at <= now:
-                self._begin(worker)
-                worker.record.began(self.clock.monotonic())
+                worker.record.began(now)
+                try:
+                    self._begin(worker)
+                except OSError as error:  # no memory, no process or no file is left
+                    _LOG.error("no process can be begun", extra={"error": str(error)})
+                    _close(worker)
+                    self._note_end(worker, None, int(ExitCode.PARTLY_FAILED))
 
     def _begin(self, worker: _Worker) -> None:
+        """Fork.
+
+        Raises:
+            OSError: the system has no process, file or memory left.
+        """
         worker.link, theirs = multiprocessing.Pipe()
         worker.is_ready = worker.reload_due = False
         process = multiprocessing.get_context("fork").Process(
@@ -214,7 +229,7 @@ class Workers:
             process.start()
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        theirs.close()
+            theirs.close()
         worker.process = process
 
     def _in_worker(self, link: WorkerLink) -> None:
@@ -226,12 +241,17 @@ class Workers:
         heed_termination()
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _HEARD)
 
         def work() -> None:
             put_log_field("worker", str(link.number))
-            with ordered_by(link.connection):
-                link._say(_Word.RESULT, self.work(link))  # noqa: SLF001 - its own module
+            try:
+                # A signal that waits is heard here, as an interruption of the command.
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, _HEARD)
+                with ordered_by(link.connection):
+                    link._say(_Word.RESULT, self.work(link))  # noqa: SLF001 - its own module
+            finally:
+                for which in _STOPS:  # it ends already
+                    signal.signal(which, signal.SIG_IGN)
 
         sys.exit(ending_of(work))
 
@@ -244,6 +264,9 @@ class Workers:
         pid = worker.process.pid
         code = exit_code_of(worker.process.exitcode)
         self._forget(worker)
+        self._note_end(worker, pid, code)
+
+    def _note_end(self, worker: _Worker, pid: int | None, code: int) -> None:
         now = self.clock.monotonic()
         stopping = self._order is not StopOrder.NOT
         fate = worker.record.ended(code, now, stopping=stopping)

@@ -13,7 +13,9 @@ from tests.support.checkout import CHECKOUT
 from tests.support.patience import PATIENCE_SECONDS
 
 PROGRAM = """
-import asyncio, os, sys
+import asyncio, os, signal, sys
+from datetime import timedelta
+from mailmend.admin.frame import supervision
 from mailmend.admin.frame.event_loop import run_async, stop_signal
 from mailmend.admin.frame.workers import Workers
 from mailmend.repair.clock import SystemClock
@@ -29,12 +31,29 @@ def fails(link):
     sys.exit(4)
 
 def work(link):
-    return run_async(waits(link)) if sys.argv[1] == "waits" else fails(link)
+    return fails(link) if sys.argv[1] == "fails" else run_async(waits(link))
 
 def nothing():
     pass
 
-workers = Workers(count=2, work=work, clock=SystemClock(), reload=nothing, stopped=nothing)
+def has_no_process_left(forks=[0], fork=os.fork):
+    forks[0] += 1
+    if forks[0] == 3:
+        raise BlockingIOError(11, "no process is left")
+    return fork()
+
+if sys.argv[1] == "is signalled":
+    os.register_at_fork(after_in_child=lambda: os.kill(os.getpid(), signal.SIGTERM))
+if sys.argv[1] == "lacks processes":
+    supervision.FIRST_PAUSE = timedelta(milliseconds=10)
+    os.fork = has_no_process_left
+if sys.argv[1] == "has none":
+    os.fork = has_no_process_left
+    os.fork.__defaults__[0][0] = 2
+if sys.argv[1] == "reads wrong":
+    nothing = lambda: 1 // 0
+
+workers = Workers(count=2, work=work, clock=SystemClock(), reload=nothing, stopped=lambda: None)
 code = workers.run()
 os.write(1, f"results {sorted(workers.results)}\\n".encode())
 sys.exit(code)
@@ -44,10 +63,9 @@ Parent = subprocess.Popen[str]
 
 
 @pytest.fixture
-def parent() -> Iterator[Parent]:
-    process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, "waits"], stdout=subprocess.PIPE, text=True, cwd=CHECKOUT
-    )
+def parent(request: pytest.FixtureRequest) -> Iterator[Parent]:
+    what = getattr(request, "param", "waits")
+    process = subprocess.Popen([sys.executable, "-c", PROGRAM, what], stdout=subprocess.PIPE, text=True, cwd=CHECKOUT)
     yield process
     process.kill()
     process.communicate()
@@ -85,13 +103,41 @@ def test_workers_end_where_the_parent_is_killed(parent: Parent) -> None:
     assert said == ""
 
 
-def test_a_worker_that_cannot_begin_ends_the_command_with_its_exit_code() -> None:
-    ended = subprocess.run(
-        [sys.executable, "-c", PROGRAM, "fails"],
+@pytest.mark.parametrize("parent", ["lacks processes"], indirect=True)
+def test_a_system_that_has_no_process_left_for_a_while_costs_no_other_worker(parent: Parent) -> None:
+    workers = dict(began(parent) for _ in range(2))
+    os.kill(workers[1], signal.SIGKILL)
+    number, _ = began(parent)
+    parent.terminate()
+    said, _ = parent.communicate(timeout=PATIENCE_SECONDS)
+    assert (number, parent.returncode, said) == (1, 0, "results [1, 2]\n")
+
+
+@pytest.mark.parametrize("parent", ["reads wrong"], indirect=True)
+def test_a_fault_where_the_parent_reads_its_settings_again_costs_no_worker(parent: Parent) -> None:
+    workers = dict(began(parent) for _ in range(2))
+    parent.send_signal(signal.SIGHUP)
+    os.kill(workers[1], signal.SIGKILL)
+    number, _ = began(parent)
+    parent.terminate()
+    said, _ = parent.communicate(timeout=PATIENCE_SECONDS)
+    assert (number, parent.returncode, said) == (1, 0, "results [1, 2]\n")
+
+
+def ended(what: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-c", PROGRAM, what],
         capture_output=True,
         text=True,
         cwd=CHECKOUT,
         timeout=PATIENCE_SECONDS,
         check=False,
     )
-    assert (ended.returncode, ended.stdout) == (4, "results []\n")
+
+
+@pytest.mark.parametrize(("what", "code"), [("fails", 4), ("has none", 3), ("is signalled", 130)])
+def test_a_worker_that_cannot_begin_ends_the_command_with_its_exit_code(what: str, code: int) -> None:
+    """A signal that comes between the fork and the work interrupts it, as it does any command."""
+    command = ended(what)
+    assert (command.returncode, command.stdout) == (code, "results []\n")
+    assert "Traceback" not in command.stderr
