@@ -75,7 +75,7 @@ class SnapshotFolder:
 
     @property
     def table_id(self) -> str:
-        """Which of the tables that ever had this name it is; empty where the schema does not say."""
+        """Which table of this name it is; empty where the schema does not say."""
         return self.table.options.get("id", "").strip("'").lower()
 
 
@@ -254,7 +254,8 @@ def _with_files(place: Path) -> Iterator[Path]:
         try:
             real = folder.resolve(strict=True)
             entries = list(folder.iterdir())
-            within = [entry for entry in entries if not entry.name.startswith(".") and entry.is_dir()]
+            visible = [entry for entry in entries if not entry.name.startswith(".")]
+            within = [entry for entry in visible if entry.is_dir()]
         except (OSError, RuntimeError) as error:  # Python 3.11 has the latter for a link to itself
             raise _not_readable(folder, error) from error
         if real in looked_at:
