@@ -155,8 +155,6 @@ def test_what_imports_the_driver_is_run_with_scylladbs_too() -> None:
 
 
 KINDS = frozenset(file.parts[1] for file in Path("tests").glob("*/**/test_*.py"))
-NO_PACKAGES = frozenset({"admin/api"})
-"""Its tests send requests to the HTTP servers of two groups, which share fixtures."""
 
 
 def test_each_test_file_is_in_one_lane_of_make_test() -> None:
@@ -186,7 +184,7 @@ def test_the_folders_inside_a_kind_are_those_of_packages() -> None:
     assert "mailqueue/rules" in map(str, folders)
     # An older checkout may still hold the folder of a package that is gone, with its compiled files.
     strange = {str(folder) for folder in folders - {Path()} if not Path(folder, "__init__.py").exists()}
-    assert strange == NO_PACKAGES
+    assert strange == set()
 
 
 def test_a_lane_of_the_wheel_sees_the_tests_but_no_package_of_the_checkout(tmp_path: Path) -> None:
