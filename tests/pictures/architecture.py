@@ -129,6 +129,7 @@ ARCHITECTURE: Final = Picture(
             (
                 "admin/frame admin/messages admin/projections admin/schema",
                 "admin/queue admin/delivery admin/jobs admin/local admin/metrics",
+                "admin/api admin/page",
             ),
             "ours",
             columns=3,

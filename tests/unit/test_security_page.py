@@ -21,6 +21,7 @@ LISTENING = re.compile(r"\b(?:create_server|start_server|start_http_server|HTTPS
 LISTENERS = {
     "admin/frame/http/server.py": ("delivery serve --http", "jobs serve --listen", "serve --listen"),
     "delivery/smtp/incoming/listener.py": ("delivery serve --listen",),
+    "delivery/smtp/incoming/open_places.py": ("delivery serve --listen",),
 }
 """The modules that listen, and the options that ask for it."""
 
