@@ -341,7 +341,9 @@ async def _failed_page(request: Request, failed: MailmendError) -> Response:
 
 async def _unforeseen_page(request: Request, failed: Exception) -> Response:
     await ANSWERS[Exception](request, failed)
-    return _error_page(request, 500, "This should not happen: the server's log says more")
+    answer = _error_page(request, 500, "This should not happen: the server's log says more")
+    answer.headers.update(HEADERS)  # such an answer passes no middleware
+    return answer
 
 
 def _error_page(request: Request, status: int, what: str, mend: str = "") -> Response:

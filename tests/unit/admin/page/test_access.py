@@ -1,7 +1,10 @@
 """Who may look at the page, and what a form needs: by tokens, sessions, origins and hidden tokens."""
 
+from dataclasses import replace
+
 import pytest
 
+from mailmend.admin.frame.document import Document
 from mailmend.admin.frame.http.access import Access
 from mailmend.admin.page.sessions import IDLE_SECONDS, LIFE_SECONDS
 from tests.support.cluster_twin import ClusterTwin
@@ -147,3 +150,15 @@ async def test_every_answer_says_that_no_script_runs_and_no_other_site_shows_it(
         assert (await browser.get("/sign-in")).headers["cache-control"] == "no-store"
         refused = await browser.get("/", Host="a b")
         assert (refused.status_code, "content-security-policy" in refused.headers) == (400, True)
+
+
+async def test_a_page_that_fails_runs_no_script_either(world: PageWorld) -> None:
+    def fails() -> Document:
+        raise RuntimeError("unforeseen")
+
+    page = replace(world.desk.page, data=replace(world.desk.page.data, doctor=fails))
+    world.app.state.desk = replace(world.desk, page=page)
+    async with world.browser() as browser:
+        failed = await (await browser.signed_in(OPERATE)).get("/doctor")
+    assert (failed.status_code, "unforeseen" in failed.text) == (500, False)
+    assert failed.headers["content-security-policy"].startswith("default-src 'none'; ")
