@@ -43,7 +43,7 @@ _COMPRESSOR: Final = re.compile(
     r"(?:org\.apache\.cassandra\.io\.compress\.)?(?:LZ4|Snappy|Deflate|Zstd|Noop)Compressor"
 )
 _CREATED: Final = re.compile(
-    r"""^\s*CREATE\s+(TABLE|TYPE|MATERIALIZED\s+VIEW)\s+(?:IF\s+NOT\s+EXISTS\s+)?"""
+    r"""^[ \t]*CREATE\s+(TABLE|TYPE|MATERIALIZED\s+VIEW)\s+(?:IF\s+NOT\s+EXISTS\s+)?"""
     r"""(?:"((?:[^"]|"")+)"|(\w+))\s*\.""",
     re.IGNORECASE | re.MULTILINE,
 )
